@@ -124,7 +124,8 @@ class Apply(_Remembering):
     scale) is the scaled integer nearest to the value, as DuckDB casts it, 0 where 128 bits do not hold it;
     `rest` of an exact value is what is left of it when its double is taken away.
     `like` and `ilike` (text, constant pattern). On ns since 1970 UTC: `date_part` (constant name, ts) and
-    `date_trunc` (constant name, ts) for the units of the calendar.
+    `date_trunc` (constant name, ts) for the units of the calendar. Functions of texts are those of
+    `scalars/texts.py`, by their names there.
 
     Of sums of powers, exact ones without rounding before the end: `spread` (n, of a, of b, of a * b)
     is the double n * ab - a * b; `third`, `fourth` are n**3 and n**4 times the mean third and fourth power

@@ -27,7 +27,7 @@ from orderbook.views.calculus import (
     Var,
     variables,
 )
-from orderbook.views.scalars import calendar, integers
+from orderbook.views.scalars import calendar, integers, texts
 from orderbook.views.types import BOOLEAN, DOUBLE, INT128_MAX, TEXT, Kind, Relation, Type, unscaled
 
 Interval = tuple[int, int]
@@ -178,6 +178,8 @@ def scalar_type(scalar: Scalar, types: Environment) -> Type:
 def _apply_type(op: str, args: list[Type]) -> Type:
     if op in OF_DOUBLES:
         return DOUBLE
+    if op in texts.FUNCTIONS:
+        return text_function_type(op)
     if op in CONDITIONS:
         return BOOLEAN
     if op == "if":
@@ -190,6 +192,12 @@ def _apply_type(op: str, args: list[Type]) -> Type:
         return exact(*function_interval(op, [(a.low, a.high) for a in args]))
     except KeyError:
         raise ValueError(f"unknown function {op}") from None
+
+
+def text_function_type(op: str) -> Type:
+    """The type of what a function of texts gives, or of one that gives a text."""
+    own = texts.FUNCTIONS[op]
+    return {"t": TEXT, "d": DOUBLE, "i": exact(own.low, own.high)}[own.result]
 
 
 def _calendar_type(op: str, name: str, moment: Type) -> Type:

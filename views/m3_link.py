@@ -36,7 +36,7 @@ from orderbook.views.m3_parse import Places, parse
 from orderbook.views.maintenance.ordering import named, ordered_term, ordered_triggers
 from orderbook.views.names import apart_from
 from orderbook.views.program import CalculusView, ViewColumn, ViewKey
-from orderbook.views.scalars import calendar
+from orderbook.views.scalars import calendar, texts
 from orderbook.views.types import DOUBLE, INT128_MAX, Kind, Relation, Type, unscaled
 
 # How many arguments functions take, the least and the most.
@@ -51,6 +51,7 @@ _ARGUMENTS = {
     "third": (5, 5),
     "fourth": (8, 8),
     **dict.fromkeys(("least", "greatest"), (1, 1000)),
+    **{name: (len(own.arguments),) * 2 for name, own in texts.FUNCTIONS.items()},
 }
 # The most decimal places of a scaled integer: a double holds 10 to this power.
 _MOST_PLACES = 300
@@ -276,8 +277,17 @@ def _check_form(scalar: Scalar, types: Mapping[Var, Type]) -> None:
             args = (value,)
         case Apply("double" | "exact"):
             raise ValueError(f"{op} takes a number of decimal places up to {_MOST_PLACES}")
+        case Apply() if op in texts.FUNCTIONS:
+            _check_texts(op, [scalar_type(a, types) for a in args])
     for argument in args:
         _check_form(argument, types)
+
+
+def _check_texts(op: str, kinds: Sequence[Type]) -> None:
+    wanted = {"t": "text", "d": "double"}
+    for place, (letter, kind) in enumerate(zip(texts.FUNCTIONS[op].arguments, kinds, strict=True), 1):
+        if _class(kind) != wanted.get(letter, "exact"):
+            raise ValueError(f"argument {place} of {op} is {wanted.get(letter, 'exact')}, not {_class(kind)}")
 
 
 def _class(kind: Type) -> str:

@@ -130,7 +130,7 @@ def _evaluated(scalar: Apply, values: Sequence[object]) -> Scalar:
         value = evaluate(scalar.op, values)
     except (ExactnessError, KeyError):
         return scalar
-    return Const(value) if isinstance(value, int) or isfinite(value) else scalar
+    return Const(value) if isinstance(value, int | str) or isfinite(value) else scalar
 
 
 def _fold_connective(op: str, left: Scalar, right: Scalar) -> Scalar:

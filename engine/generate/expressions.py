@@ -12,8 +12,15 @@ from orderbook.core.changes import NULL_CODE
 from orderbook.engine.generate.state_layout import CONSTANTS
 from orderbook.engine.plan.stores import key_type, layout_of
 from orderbook.views.calculus import MIRRORED, NEGATED, Apply, Const, Scalar, Var
-from orderbook.views.intervals import calendar_interval, exact, function_interval, join, multiply
-from orderbook.views.scalars import calendar
+from orderbook.views.intervals import (
+    calendar_interval,
+    exact,
+    function_interval,
+    join,
+    multiply,
+    text_function_type,
+)
+from orderbook.views.scalars import calendar, texts
 from orderbook.views.types import BOOLEAN, DOUBLE, INT64_MAX, INT128_MAX, Kind, Type
 
 
@@ -282,6 +289,21 @@ def _order(op: str, args: Sequence[Code]) -> Code:
     return Code(f"{op}({bound}, {double_literal(10 ** int(args[1].text))})", _WORD)
 
 
+def _of_texts(op: str, args: Sequence[Code]) -> Code:
+    words: list[str] = []
+    for letter, code in zip(texts.FUNCTIONS[op].arguments, args, strict=True):
+        if letter == "d":
+            words.append(f"double_bits({STATE}, {as_double(code).text})")
+        elif letter == "w":
+            value = as_wide(code)
+            words += [f"low_word({value})", f"high_word({value})"]
+        else:
+            words.append(in_one_word(code))
+    given = ", ".join([*words, "0", "0", "0"][:3])
+    text, kind = f"text_value({STATE}, {texts.NUMBERS[op]}, {given})", text_function_type(op)
+    return Code(f"bits_to_double({STATE}, {text})" if kind == DOUBLE else text, kind)
+
+
 def in_one_word(code: Code) -> str:
     """An integer as the nearest one of 64 bits."""
     return f"clamp({code.text})" if code.kind == "w" else code.text
@@ -301,6 +323,7 @@ FUNCTIONS: dict[str, Callable[[str, Sequence[Code]], Code]] = {
     "rest": _rest,
     **dict.fromkeys(("spread", "third", "fourth"), _of_sums),
     **dict.fromkeys(("ordered_word", "last_below", "last_at_most"), _order),
+    **dict.fromkeys(texts.FUNCTIONS, _of_texts),
 }
 
 
@@ -338,7 +361,7 @@ def scalar_code(scalar: Scalar, names: Names) -> Code:
         case Apply("text", (Const(int() as place),)):
             return Code(_constant(place), Type(Kind.TEXT, 0, 0, 2**31 - 1))
         case Apply("matches", (Const(int() as place), text)):
-            return Code(f"matches({_constant(place)}, {scalar_code(text, names).text})", BOOLEAN)
+            return Code(f"matches({scalar_code(text, names).text}, {_constant(place)})", BOOLEAN)
         case Apply("date_part" | "date_trunc" as op, (Const(str() as name), moment)):
             return _calendar(op, name, scalar_code(moment, names))
         case Apply(op, args):

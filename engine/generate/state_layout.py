@@ -15,9 +15,11 @@ FIRED = 4  # address, words used and capacity of the firings
 FIRED_WORDS = 5
 FIRED_CAPACITY = 6
 MEASURES = 7  # address of counts and times of statements, in a module that measures
-# The ERROR of a double that is not finite, and of a key beyond 64 bits; 1 is a value beyond 128 bits.
+# The ERROR of a double that is not finite, of a key beyond 64 bits, of a function of texts that failed; 1 is
+# a value beyond 128 bits.
 INFINITE = 2
 WIDE_KEY = 3
+NO_TEXT = 4
 # What the driver returns when ERROR is set; the complement of an index says that a watch fired.
 FAILED = -(2**63)
 # What calls with a batch return for arrays that are not as ChangeBatch says; and what is taken from what the
@@ -33,7 +35,13 @@ CHECKED_ROWS = 10  # address of the block of relations whose rows are checked an
 BATCH = 11  # of the changes at hand: address and stride of kinds, of flags, of rows
 RUN = 17  # address of the driver's `run`
 FIRED_BYTES = 18  # address of the firings, and how many bytes they have
-STORES = 20  # handles of the stores, then the looks
+TEXTS = 20  # address of the values of functions of texts that were computed last, TEXT_WORDS for each
+TEXT_VALUE = 21  # address of what computes others
+STORES = 22  # handles of the stores, then the looks
+
+# Of a value of a function of texts: the function's number, three arguments, the value.
+TEXT_WORDS = 5
+TEXT_PLACES = 2**14
 
 # Words of a look of the driver: where its words lie in the state, whether at messages alone, the function.
 LOOKING = 3

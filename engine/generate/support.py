@@ -38,6 +38,10 @@ from orderbook.engine.generate.state_layout import (
     OPEN,
     RUN,
     SCRATCH,
+    TEXT_PLACES,
+    TEXT_VALUE,
+    TEXT_WORDS,
+    TEXTS,
     UNCOUNTED,
     WATCH_WORDS,
     WIDE_KEY,
@@ -134,12 +138,45 @@ def checked_finite(value, S):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def matches(table, code):  # type: ignore[no-untyped-def]
+def matches(code, table):  # type: ignore[no-untyped-def]
     """Whether the string of a dictionary code is as a pattern says.
 
-    table: address of a word that counts the codes it knows, then a bit for each of them.
+    table: address of a word that counts the codes it knows, then a bit for each of them. To be read after
+        the code, which moves it where that is of a new text.
     """
     return 0 <= code < load(table, 0) and load(table, 1 + (code >> 6)) >> (code & 63) & 1 != 0
+
+
+@jit()
+def folded(word):  # type: ignore[no-untyped-def]
+    """24 bits of a word."""
+    return (word ^ word >> 20 ^ word >> 44) & 0xFFFFFF
+
+
+@jit()
+def text_value(S, function, first, second, third):  # type: ignore[no-untyped-def]
+    """The word that a function of texts gives, by its number; arguments that it has not are 0.
+
+    What was computed last is found in the state; else Python computes it, and notes in ERROR that it cannot.
+    """
+    mixed = 31 * function + folded(first) + 7919 * folded(second) + 104729 * folded(third)
+    own = load(S, TEXTS) + 8 * TEXT_WORDS * (mixed & (TEXT_PLACES - 1))
+    if (
+        load(own, 0) == function
+        and load(own, 1) == first
+        and load(own, 2) == second
+        and load(own, 3) == third
+    ):
+        return load(own, 4)
+    store(own, 0, 0)
+    store(own, 1, first)
+    store(own, 2, second)
+    store(own, 3, third)
+    value = call(load(S, TEXT_VALUE), function, own, 0)
+    store(own, 4, value)
+    if load(S, ERROR) == 0:
+        store(own, 0, function)
+    return value
 
 
 @jit()

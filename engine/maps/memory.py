@@ -10,6 +10,7 @@ them again.
 
 import ctypes
 import sys
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -265,6 +266,7 @@ restore_thread = external("PyEval_RestoreThread", types.void, _long, fallback=la
 # With the jit disabled: functions by what stands for their addresses.
 _plain: dict[int, Callable[..., int]] = {}
 _ARGUMENTS = 3
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * _ARGUMENTS)
 
 
 def address_of(module: ModuleType, name: str) -> int:
@@ -283,6 +285,19 @@ def callable_at(address: int) -> Callable[[int, int, int], int]:
 
 def _call(address: int, *arguments: int) -> int:
     return _plain[address](*arguments)
+
+
+class Callback:
+    """A function of Python for `call`: of three int64 it gives one, at `address` while the object lives."""
+
+    def __init__(self, function: Callable[[int, int, int], int]) -> None:
+        if config.DISABLE_JIT:
+            self.address = id(function)
+            _plain[self.address] = function
+            weakref.finalize(self, _plain.pop, self.address)
+        else:
+            self._function = _CALLBACK(function)
+            self.address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
 
 @primitive(_call)

@@ -75,10 +75,15 @@ def scalar_value(scalar: Scalar, environment: Mapping[Var, Word], dictionary: Di
                 a.value if i == place and isinstance(a, Const) else scalar_value(a, environment, dictionary)
                 for i, a in enumerate(args)
             ]
-            return evaluate(op, words, dictionary.decode)
+            return _word(evaluate(op, words, dictionary))
         case Apply(op, args):
-            return evaluate(op, [scalar_value(a, environment, dictionary) for a in args])
+            return _word(evaluate(op, [scalar_value(a, environment, dictionary) for a in args], dictionary))
     raise TypeError(scalar)
+
+
+def _word(value: int | float | str) -> int | float:
+    assert not isinstance(value, str)
+    return value
 
 
 Number = int | float

@@ -5,11 +5,13 @@ recorded views: rows as they were, keys touched, watches, recordings.
 """
 
 import ctypes
+import struct
+import weakref
 from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
 
-from orderbook.core.changes import Dictionary
+from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.core.generated_code import publish_text
 from orderbook.engine.generate.numbering import Constant, Real
 from orderbook.engine.generate.state_layout import (
@@ -17,6 +19,7 @@ from orderbook.engine.generate.state_layout import (
     CACHE,
     COUNT,
     DIRTY,
+    ERROR,
     FIRED_WORDS,
     GROUP,
     KEYS_AT,
@@ -25,19 +28,25 @@ from orderbook.engine.generate.state_layout import (
     LOOK_COUNT,
     LOOK_WORDS,
     LOOKS,
+    NO_TEXT,
     RECORDS,
     ROW,
     ROW_AT,
+    TEXT_PLACES,
+    TEXT_VALUE,
+    TEXT_WORDS,
+    TEXTS,
     WATCHES,
     Layout,
     row_words,
 )
 from orderbook.engine.generate.support import free
 from orderbook.engine.generate.view_diff import keys_module, watched_module
-from orderbook.engine.maps.memory import Block, address_of, callable_at
+from orderbook.engine.maps.memory import MASK64, Block, Callback, address_of, callable_at
 from orderbook.engine.maps.shapes import hashed
 from orderbook.engine.plan.steps import Plan
 from orderbook.views.scalars.evaluate import Pattern
+from orderbook.views.scalars.texts import FUNCTIONS, NUMBERS, of_codes
 
 
 class Constants:
@@ -105,6 +114,57 @@ class PatternTable:
     def _reserve(self, words: int) -> None:
         self._words = (ctypes.c_uint64 * words)()
         self.address = ctypes.addressof(self._words)
+
+
+class TextValues:
+    """What compiled code asks for values of functions of texts that it does not hold; see `text_value`.
+
+    Texts that a function gives may be new to the tables of patterns, which are extended before code sees
+    them. `problem` is what a function has raised, which the state notes.
+    """
+
+    def __init__(self, dictionary: Dictionary, constants: Constants, state: Block) -> None:
+        self.problem: Exception | None = None
+        self._dictionary, self._constants, self._state = dictionary, constants, state
+        self._held = Block(TEXT_WORDS * TEXT_PLACES)
+        self._words = memoryview(self._held.words).cast("B").cast("q")
+        own = weakref.ref(self)
+
+        def value(number: int, place: int, _: int) -> int:
+            values = own()
+            assert values is not None
+            return values.value(number, place)
+
+        self._callback = Callback(value)
+        state[TEXTS], state[TEXT_VALUE] = self._held.address, self._callback.address
+
+    def value(self, number: int, place: int) -> int:
+        """The word of a function's value, by its number; its arguments are the words 1 to 3 at a place."""
+        name, letters, double = _TEXT_FUNCTIONS[number]
+        at = (place - self._held.address) // 8 + 1
+        words = self._words[at : at + len(letters)].tolist()
+        args: Sequence[int | float] = words
+        if letters[0] == "w":
+            args = [self._words[at + 1] << 64 | words[0] & MASK64, self._words[at + 2]]
+        elif NULL_CODE in words:
+            return 0
+        elif letters[0] == "d":
+            args = _DOUBLE.unpack(_WORD.pack(words[0]))
+        try:
+            found = of_codes(name, args, self._dictionary)
+        except Exception as problem:  # raised in the thread's own time, by the runtime
+            self.problem, self._state[ERROR] = problem, NO_TEXT
+            return 0
+        self._constants.follow()
+        return int(_WORD.unpack(_DOUBLE.pack(found))[0]) if double else int(found)
+
+
+# By number: the name, the letters of the arguments, whether a double is the result.
+_TEXT_FUNCTIONS = {
+    number: (name, FUNCTIONS[name].arguments, FUNCTIONS[name].result == "d")
+    for name, number in NUMBERS.items()
+}
+_WORD, _DOUBLE = struct.Struct("=q"), struct.Struct("=d")
 
 
 class Watching(NamedTuple):

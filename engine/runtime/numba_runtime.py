@@ -43,6 +43,7 @@ from orderbook.engine.generate.state_layout import (
     LIST,
     LOOK_WORDS,
     MEASURES,
+    NO_TEXT,
     NOT_DESCRIBED,
     RUN,
     UNCOUNTED,
@@ -61,7 +62,7 @@ from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import Directory, Plan, ResultPlan, Store
 from orderbook.engine.runtime.interface import Direct, Firing, Recording, Records, Row, Runtime, Watch
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
-from orderbook.engine.runtime.numba_memory import Constants, NumbaViewDiffs, Watching
+from orderbook.engine.runtime.numba_memory import Constants, NumbaViewDiffs, TextValues, Watching
 from orderbook.engine.runtime.relation_store import RelationStore, apart_from
 from orderbook.engine.runtime.row_format import (
     RecordFormat,
@@ -342,6 +343,7 @@ class NumbaRuntime:
         }
         self._state = Block(self._layout.words)
         self.address = self._state.address
+        self._texts = TextValues(dictionary, self._constants, self._state)
         self._measures = Block(2 * len(numbered(self.plan)) if measured else 0)
         self._state[MEASURES] = self._measures.address
         self._started = read_cycles(), time.perf_counter_ns()
@@ -623,6 +625,8 @@ class NumbaRuntime:
         """Raises what the state notes: a value beyond 128 bits, a key beyond 64, or a double beyond all."""
         noted = self._state[ERROR]
         self._state[ERROR] = 0
+        if noted == NO_TEXT and self._texts.problem is not None:
+            raise self._texts.problem
         errors = {INFINITE: infinite_error, WIDE_KEY: wide_key_error}
         raise errors.get(noted, overflow_error)(self.plan.program)
 

@@ -76,9 +76,10 @@ class GeneratedRuntime:
 
     def rows(self, view: str) -> list[Row]:
         result = self._program.result(view)
-        texts = [self._dictionary.decode(i) for i in range(len(self._dictionary))]
         rows: list[Row] = []
-        for _, row in self._runtime.rows(view):
+        found = list(self._runtime.rows(view))
+        texts = self._dictionary.strings()
+        for _, row in found:
             values = tuple(
                 decoded(w, c.type, texts) for w, c in zip(row.columns, result.columns, strict=True)
             )

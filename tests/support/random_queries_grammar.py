@@ -284,7 +284,7 @@ class Grammar:
 
     def _compared(self, scope: Scope) -> str:
         kind = self.choices.pick((INTEGER, INTEGER, DECIMAL, TEXT))
-        operator = self.choices.pick(("=", "<>") if kind == TEXT else COMPARISONS)
+        operator = self.choices.pick(COMPARISONS)
         return f"{self.value(kind, scope)} {operator} {self.value(kind, scope)}"
 
     def _compared_doubles(self, scope: Scope) -> str:
@@ -305,7 +305,7 @@ class Grammar:
         return f"{self.value(INTEGER, scope)} BETWEEN {low} AND {low + self.choices.below(3)}"
 
     def _like(self, scope: Scope) -> str:
-        text = self.choices.pick([c.text for c in scope if c.kind == TEXT])
+        text = self.value(TEXT, [c for c in scope if c.kind == TEXT])
         return f"{text} {self.choices.pick(('', 'NOT '))}LIKE '{self.choices.pick(('A%', '%b', '_', '%'))}'"
 
     def _may_nest(self) -> bool:
@@ -420,6 +420,7 @@ class Grammar:
             f"({one} // {two})",
             f"({one} % 2)",
             f"SIGN({one} - {two})",
+            f"LENGTH({self._column(TEXT, scope)})",
         ]
         form = self.choices.below(len(forms) + 4)
         if form < len(forms):
@@ -447,6 +448,18 @@ class Grammar:
         return self.choices.pick(forms)
 
     def _text(self, scope: Scope) -> str:
+        one, two = self._column(TEXT, scope), self._column(TEXT, scope)
+        forms = (
+            f"LOWER({one})",
+            f"({one} || {two})",
+            f"CONCAT({one}, {self._column(INTEGER, scope)})",
+            f"REPLACE({one}, 'A', {two})",
+            f"SUBSTRING({one}, 1 + LENGTH({two}))",
+            f"CAST({self._column(DECIMAL, scope)} AS VARCHAR)",
+        )
+        form = self.choices.below(2 * len(forms))
+        if form < len(forms):
+            return forms[form]
         return f"CASE WHEN {self.condition(scope, 0)} THEN {self._column(TEXT, scope)} ELSE 'A' END"
 
 

@@ -19,7 +19,7 @@ from orderbook.engine.runtime.numba_runtime import NumbaRuntime
 from orderbook.views.calculus import ONE, Apply, Const, MapRef, Rel, Scalar, Var, product
 from orderbook.views.intervals import scalar_type
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
-from orderbook.views.scalars import calendar
+from orderbook.views.scalars import calendar, texts
 from orderbook.views.types import BIGINT, DOUBLE, TEXT, TIMESTAMP, Column, Relation, Type
 
 COLUMNS = {"a": BIGINT, "b": BIGINT, "c": Type(BIGINT.kind, 0, -40, 1000), "x": DOUBLE, "y": DOUBLE}
@@ -74,7 +74,22 @@ def scalars() -> list[Scalar]:
     found += [Apply("date_part", (Const(p), AT)) for p in (*calendar.PARTS, "epoch")]
     found += [Apply("date_trunc", (Const(u), AT)) for u in calendar.UNITS]
     found += [Apply(op, (NAME, Const(p))) for op in ("like", "ilike") for p in PATTERNS]
-    return found
+    return found + [Apply(op, text_arguments(op)) for op in texts.FUNCTIONS]
+
+
+def text_arguments(op: str) -> tuple[Scalar, ...]:
+    """Arguments of every kind for a function of texts: two that vary, then constants."""
+    if op in ("lpad", "rpad", "repeat"):
+        return (NAME, Const(3), Const("*"))[: len(texts.FUNCTIONS[op].arguments)]
+    if op == "text_of_moment":
+        return (AT,)
+    given = {
+        "t": [NAME, Apply("text_of_double", (Y,)), Const("b")],
+        "i": [Const(2), C],
+        "w": [wide(A, B)],
+        "d": [X],
+    }
+    return tuple(given[letter].pop(0) for letter in texts.FUNCTIONS[op].arguments)
 
 
 @cache

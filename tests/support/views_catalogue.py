@@ -19,6 +19,7 @@ from views_catalogue_nulls import NULL_VIEWS, NULLS, NULLS_DOMAINS
 from views_catalogue_predicates import PREDICATES
 from views_catalogue_queries import QUERIES
 from views_catalogue_ranks import RANKS
+from views_catalogue_texts import TEXT_VIEWS, TEXTS, TEXTS_DOMAINS
 from views_catalogue_trading import TRADING, TRADING_DOMAINS, TRADING_SCHEMA
 from views_catalogue_windows import WINDOWS
 
@@ -444,6 +445,7 @@ CATALOGUE: tuple[Entry, ...] = (
     ),
     *(_entry(LADDER, name, query) for name, query in DENSE.items()),
     *(_entry(NULLS, name, query, domains=NULLS_DOMAINS) for name, query in NULL_VIEWS.items()),
+    *(_entry(TEXTS, name, query, domains=TEXTS_DOMAINS) for name, query in _queries(TEXT_VIEWS).items()),
     *(
         _entry(TRADING_SCHEMA, name, query, domains=TRADING_DOMAINS)
         for name, query in _queries(TRADING).items()

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from orderbook.views.binding import aggregates, functions, literals_and_casts, times, windows
+from orderbook.views.binding import aggregates, functions, literals_and_casts, text_functions, times, windows
 from orderbook.views.binding.bound import (
     Aggregate,
     ColumnRef,
@@ -373,6 +373,9 @@ def _anonymous(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
     handler: Handler | None = times.NAMED.get(name)
     if handler:
         return handler(binder, node, scope)
+    if own := text_functions.NAMED.get(name):
+        arguments(binder, name, node, len(node.expressions), 1, 1)
+        return text_functions.apply(own, [binder.value(n, scope) for n in node.expressions])
     if name not in _NAMED:
         raise binder.text.error(refused_construct(node), node)
     return call_function(binder, _NAMED[name], [binder.value(n, scope) for n in node.expressions], node)
@@ -468,6 +471,7 @@ _HANDLERS: dict[type[exp.Expr], Handler] = {
     **literals_and_casts.CAST_HANDLERS,
     **times.HANDLERS,
     **CALL_HANDLERS,
+    **text_functions.HANDLERS,
     **aggregates.HANDLERS,
     **SUBQUERY_HANDLERS,
     **windows.HANDLERS,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orderbook.views.binding.bound import Expression, Function, Literal
+from orderbook.views.binding.text_functions import condition
 from orderbook.views.binding.typed_nodes import TypingError, adopt, arithmetic, at_scale, number, union
 from orderbook.views.scalars import integers
 from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, Kind, Type
@@ -182,17 +183,17 @@ def _matches(name: str, args: list[Expression]) -> Expression:
     return _apply(name, (text, pattern), BOOLEAN)
 
 
-def containing(before: str, after: str) -> Rule:
-    """The rule of a function that finds a constant TEXT between any texts."""
+def containing(before: str, after: str, function: str) -> Rule:
+    """The rule of a function that finds a TEXT between any texts: as LIKE where it is constant."""
 
     def rule(name: str, args: list[Expression]) -> Expression:
         part = adopt(args, TEXT)[1]
         if not isinstance(part, Literal) or not isinstance(part.value, str | None):
-            raise TypingError(f"{name.upper()} of a TEXT that is not constant is not supported")
+            return condition(function, args)
         if part.value is None:
             return _matches("like", [args[0], part])
         if "%" in part.value or "_" in part.value:
-            raise TypingError(f"{name.upper()} of a TEXT with % or _ is not supported")
+            return condition(function, args)
         return _matches("like", [args[0], Literal(before + part.value + after, TEXT)])
 
     return rule
@@ -217,7 +218,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "div": ScalarFunction(2, 2, _div),
     "like": ScalarFunction(2, 2, _matches),
     "ilike": ScalarFunction(2, 2, _matches),
-    "starts_with": ScalarFunction(2, 2, containing("", "%")),
-    "ends_with": ScalarFunction(2, 2, containing("%", "")),
-    "contains": ScalarFunction(2, 2, containing("%", "%")),
+    "starts_with": ScalarFunction(2, 2, containing("", "%", "has_prefix")),
+    "ends_with": ScalarFunction(2, 2, containing("%", "", "has_suffix")),
+    "contains": ScalarFunction(2, 2, containing("%", "%", "contains")),
 }

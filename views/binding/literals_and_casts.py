@@ -18,6 +18,7 @@ from orderbook.views import types
 from orderbook.views.binding import typed_nodes
 from orderbook.views.binding.bound import Cast, Expression, Function, Literal
 from orderbook.views.binding.scope import Binder, Handler, Scope, nearest, refusal
+from orderbook.views.binding.text_functions import from_text, to_text
 from orderbook.views.binding.typed_nodes import (
     TypingError,
     amounts,
@@ -150,13 +151,17 @@ def _cast(binder: Binder, node: exp.Cast, scope: Scope) -> Expression:
         return Literal(None, kind, nullable=True)
     if isinstance(value, Literal) and isinstance(value.value, str):
         return _from_text(binder, value.value, kind, node)
-    days = node.to.this is exp.DType.DATE and value.type.kind is not Kind.TIMESTAMP
-    result = None if days else converted(value, kind)
+    date = node.to.this is exp.DType.DATE
+    if kind.kind is Kind.TEXT:
+        return to_text(value, isinstance(node.this, exp.Cast) and node.this.to.this is exp.DType.DATE)
+    if value.type.kind is Kind.TEXT:
+        result: Expression | None = from_text(value, kind)
+    else:
+        result = None if date and value.type.kind is not Kind.TIMESTAMP else converted(value, kind)
     if result is None:
         name = f"CAST of {value.type.kind.value} to {node.to.sql()}"
-        instead = "declare the column with the type" if value.type.kind is Kind.TEXT else ""
-        raise refusal(binder, name, instead or "keep the value and convert it where it is read", node)
-    return midnight(result) if node.to.this is exp.DType.DATE else result
+        raise refusal(binder, name, "keep the value and convert it where it is read", node)
+    return midnight(result) if date else result
 
 
 def _target(binder: Binder, node: exp.Cast) -> Type:

@@ -61,7 +61,6 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Dot: ("name of several parts", "write alias.column"),
     exp.Bracket: ("[ ] (subscript)", ""),
     exp.Array: ("[ ] (array)", ""),
-    exp.DPipe: ("|| (concatenation)", ""),
     exp.Parameter: ("@ parameter", "write :name"),
     exp.Rand: ("volatile function RANDOM", "draw the number where rows are made, as a column"),
     exp.Randn: ("volatile function RANDN", "draw the number where rows are made, as a column"),

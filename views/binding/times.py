@@ -20,7 +20,8 @@ from orderbook.views.binding.bound import (
 )
 from orderbook.views.binding.literals_and_casts import span
 from orderbook.views.binding.scope import Binder, Handler, Scope, arguments, refusal
-from orderbook.views.binding.typed_nodes import SECOND, TypingError, adopt, arithmetic, number
+from orderbook.views.binding.typed_nodes import TypingError, adopt, arithmetic, number
+from orderbook.views.scalars.texts import SECOND
 from orderbook.views.types import CLOCK, TEXT, TIMESTAMP, Kind, Relation, Type
 
 _DAY = 86_400 * SECOND

@@ -7,7 +7,6 @@ of intervals are read here, to ns. `count_of` makes conditions on how many rows 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from orderbook.core.changes import HALF_CHARACTER
@@ -19,6 +18,7 @@ from orderbook.views.binding.bound import (
     Coalesce,
     Comparison,
     Expression,
+    Function,
     IsNull,
     Literal,
     Logical,
@@ -28,9 +28,9 @@ from orderbook.views.binding.bound import (
     Select,
     Source,
 )
-from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, TIMESTAMP, Kind, Type
+from orderbook.views.scalars.texts import SECOND, fraction_ns, moment
+from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, Kind, Type
 
-SECOND = 1_000_000_000
 _DAY = 86_400 * SECOND
 # The units of INTERVAL in ns, by every name they go by.
 _UNITS = {
@@ -53,40 +53,6 @@ _MONTHS = {"MONTH": 1, "MONTHS": 1, "MON": 1, "MONS": 1, "QUARTER": 3, "QUARTERS
 _AMOUNT = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s*([A-Za-z]+)\s*,?")
 _NUMBER = re.compile(r"[+-]?\d{1,9}(?:\.\d{0,9})?")
 _CLOCK = re.compile(r"\s*([+-]?)(\d{1,9}):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?\s*")
-_MOMENT = re.compile(
-    r"\s*(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?\s*"
-)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def moment(text: str) -> int | None:
-    """The ns since 1970 UTC of a text such as '2024-01-31 12:00:00.5', in UTC without an offset; or None."""
-    match = _MOMENT.fullmatch(text)
-    if not match:
-        return None
-    *parts, fraction, zone = match.groups()
-    year, month, day, hour, minute, second = (int(p or 0) for p in parts)
-    try:
-        calendar = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-        seconds = (calendar - _EPOCH) // timedelta(seconds=1)
-    except ValueError:
-        return None
-    ns = (seconds - _offset(zone)) * SECOND + _fraction(fraction)
-    return ns if TIMESTAMP.low <= ns <= TIMESTAMP.high else None
-
-
-def _offset(zone: str | None) -> int:
-    """Seconds east of UTC."""
-    if zone in (None, "Z"):
-        return 0
-    assert zone is not None
-    digits = zone[1:].replace(":", "").ljust(4, "0")
-    return (-1 if zone[0] == "-" else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
-
-
-def _fraction(digits: str | None) -> int:
-    return int((digits or "").ljust(9, "0"))
 
 
 def interval_of(text: str) -> tuple[int, int] | None:
@@ -95,7 +61,7 @@ def interval_of(text: str) -> tuple[int, int] | None:
     if clock:
         sign, hours, minutes, seconds, fraction = clock.groups()
         whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds or 0)
-        length = whole * SECOND + _fraction(fraction)
+        length = whole * SECOND + fraction_ns(fraction)
         return (-length if sign == "-" else length), 0
     pairs = _AMOUNT.findall(text)
     if not pairs or _AMOUNT.sub("", text).strip():
@@ -237,8 +203,6 @@ def check_comparison(op: str, left: Type, right: Type) -> None:
         return
     if left.kind is not right.kind:
         raise TypingError(f"comparison of {left.kind.value} with {right.kind.value} is not supported")
-    if left.kind is Kind.TEXT and op in ORDERING:
-        raise TypingError(f"ordering comparison {op} on TEXT is not supported; TEXT takes = and <>")
 
 
 def union(construct: str, types: Iterable[Type]) -> Type:
@@ -321,6 +285,12 @@ def comparison(op: str, left: Expression, right: Expression) -> Comparison:
     left, right = adopt([left, right])
     left, right = _as_moment(left, right), _as_moment(right, left)
     check_comparison(op, left.type, right.type)
+    if left.type.kind is Kind.TEXT and op in ORDERING:
+        kind = Type(Kind.INTEGER, 0, -1, 1)
+        left, right = (
+            Function("compare_texts", (left, right), kind, left.nullable or right.nullable),
+            number(0),
+        )
     return Comparison(op, left, right, BOOLEAN, left.nullable or right.nullable)
 
 

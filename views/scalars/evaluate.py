@@ -13,7 +13,7 @@ from functools import cache, reduce
 from typing import Any, NamedTuple
 
 from orderbook.core.errors import ExactnessError
-from orderbook.views.scalars import calendar, integers, reals
+from orderbook.views.scalars import calendar, integers, reals, texts
 from orderbook.views.types import INT128_MAX
 
 
@@ -60,20 +60,21 @@ def _is_at(run: str, string: str, place: int) -> bool:
 NAMED = {"date_part": 0, "date_trunc": 0, "like": 1, "ilike": 1}
 
 
-def evaluate(op: str, args: Sequence[Any], decode: Callable[[int], str] | None = None) -> int | float:
+def evaluate(op: str, args: Sequence[Any], words: texts.Texts | None = None) -> int | float | str:
     """The value of `op`; 0 where an argument is NULL, which is None (a NULL that is masked comes in so).
 
-    Integers are exact and doubles are floats. The text of `like` and `ilike` is a dictionary code that
-    `decode` turns into its string, or the string itself; their patterns and the names of `date_part` and
-    `date_trunc` are strings. Raises ExactnessError beyond 128 bits and ValueError for an unknown function.
+    Integers are exact and doubles are floats. Texts are codes of the dictionary `words`, or strings without
+    it; the patterns of `like` and `ilike`, and the names of `date_part` and `date_trunc`, are strings. Raises ExactnessError beyond 128 bits and ValueError for an unknown function.
     """
     if op == "is_null":
         return int(args[0] is None)
     if any(a is None for a in args):
         return 0
     if op in ("like", "ilike"):
-        text = args[0] if isinstance(args[0], str) or decode is None else decode(args[0])
+        text = args[0] if isinstance(args[0], str) or words is None else words.decode(args[0])
         return int(Pattern(args[1], op == "ilike").matches(text))
+    if op in texts.FUNCTIONS:
+        return texts.FUNCTIONS[op].function(*args) if words is None else texts.of_codes(op, args, words)
     function = FUNCTIONS.get(op)
     if function is None:
         raise ValueError(f"unknown function {op}")

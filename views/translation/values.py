@@ -39,7 +39,8 @@ from orderbook.views.conditions import (
     not_null,
 )
 from orderbook.views.intervals import Types, scalar_type, sum_type
-from orderbook.views.types import DOUBLE, Kind, Relation, Type
+from orderbook.views.scalars import texts
+from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Relation, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +308,42 @@ def _matching(op: str) -> Callable[[Sequence[Value], Type], Value]:
     return match
 
 
+def _of_texts(op: str) -> Callable[[Sequence[Value], Type], Value]:
+    """A function of texts, NULL where an argument is."""
+
+    def apply(args: Sequence[Value], kind: Type) -> Value:
+        valid: Scalar = TRUE
+        for argument in args:
+            valid = both(valid, argument.valid)
+        return Value(Apply(op, tuple(a.scalar for a in args)), kind, valid)
+
+    return apply
+
+
+def _text_of_exact(args: Sequence[Value], kind: Type) -> Value:
+    value, scale = args
+    places = _constant(scale)
+    assert isinstance(places, int)
+    scaled_value = cast(value, scaled(places)).scalar
+    return Value(Apply("text_of_exact", (scaled_value, scale.scalar)), kind, value.valid)
+
+
+def _said(what: str) -> Callable[[Sequence[Value], Type], Value]:
+    """What a text says of a type; NULL where it says nothing, or more than the type holds."""
+
+    def said(args: Sequence[Value], kind: Type) -> Value:
+        scalars = tuple(a.scalar for a in args)
+        scalar: Scalar = Apply(f"{what}_of_text", scalars)
+        valid = both(args[0].valid, Apply("=", (Apply(f"says_{what}", scalars), Const(1))))
+        if what == "exact" and (kind.low > -INT64_MAX or kind.high < INT64_MAX):
+            valid = both(valid, _within(scalar, kind, None))
+            # The bounds prove to sums how large a value may be.
+            scalar = Apply("least", (Apply("greatest", (scalar, Const(kind.low))), Const(kind.high)))
+        return Value(scalar, kind, valid)
+
+    return said
+
+
 def _date_part(args: Sequence[Value], kind: Type) -> Value:
     part, moment = args
     return Value(Apply("date_part", (part.scalar, moment.scalar)), kind, moment.valid)
@@ -372,6 +409,9 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[Value], Type], Value]] = {
     "date_part": _date_part,
     "date_trunc": _date_trunc,
     "time_bucket": _time_bucket,
+    **{name: _of_texts(name) for name in texts.FUNCTIONS},
+    "text_of_exact": _text_of_exact,
+    **{f"{what}_of_text": _said(what) for what in ("exact", "double", "boolean", "moment")},
 }
 
 

@@ -1,0 +1,192 @@
+"""Functions of texts, and what turns other values into texts and back.
+
+`||` and CONCAT take any value as CAST(value AS VARCHAR) shows it. A text that says no value of the type it is
+cast to is NULL, in CAST as in TRY_CAST.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from orderbook.views.binding.bound import Expression, Function, Literal
+from orderbook.views.binding.scope import Binder, Handler, Scope, arguments, refusal
+from orderbook.views.binding.typed_nodes import (
+    TypingError,
+    adopt,
+    arithmetic,
+    case,
+    comparison,
+    is_null,
+    is_null_literal,
+    number,
+)
+from orderbook.views.scalars.texts import FUNCTIONS, SPACES
+from orderbook.views.types import BOOLEAN, DOUBLE, INT64_MAX, TEXT, Kind, Type
+
+# How long LPAD, RPAD and REPEAT may make a text.
+MOST_CHARACTERS = 2**15 - 1
+_ALL = number(2**31 - 1)
+_SHOWN = {"has_prefix": "STARTS_WITH", "has_suffix": "ENDS_WITH", "position": "STRPOS", "code_point": "ASCII",
+          "byte_length": "STRLEN"}  # fmt: skip
+
+
+def apply(name: str, args: Sequence[Expression]) -> Function:
+    """The function of bound arguments; raises TypingError for those that it does not take."""
+    own, shown = FUNCTIONS[name], _SHOWN.get(name, name.upper())
+    given: list[Expression] = []
+    for letter, argument in zip(own.arguments, args, strict=True):
+        wanted = Kind.TEXT if letter == "t" else Kind.INTEGER
+        (adopted,) = adopt([argument], TEXT if letter == "t" else number(0).type)
+        if adopted.type.kind is not wanted:
+            raise TypingError(
+                f"{shown} of {adopted.type.kind.value} is not supported; it takes {wanted.value} there"
+            )
+        given.append(adopted)
+    kind = TEXT if own.result == "t" else Type(Kind.INTEGER, 0, own.low, own.high)
+    return Function(name, tuple(given), kind, any(a.nullable for a in given))
+
+
+def condition(name: str, args: Sequence[Expression]) -> Expression:
+    """A function of two texts that is a condition: `has_prefix`, `has_suffix` or `contains`."""
+    found = apply("position" if name == "contains" else name, args)
+    return comparison(">", found, number(0))
+
+
+def to_text(value: Expression, day: bool = False) -> Expression:
+    """The value as CAST AS VARCHAR shows it; day: of a TIMESTAMP its day alone."""
+    kind = value.type
+    if kind.kind is Kind.TEXT:
+        return value
+    if is_null_literal(value):
+        return Literal(None, TEXT, nullable=True)
+    if kind.kind is Kind.TIMESTAMP:
+        shown = Function("text_of_moment", (value,), TEXT, value.nullable)
+        return apply("left", [shown, number(10)]) if day else shown
+    if kind.exact and kind.numeric:
+        return Function("text_of_exact", (value, number(kind.scale)), TEXT, value.nullable)
+    name = "text_of_boolean" if kind.kind is Kind.BOOLEAN else "text_of_double"
+    return Function(name, (value,), TEXT, value.nullable)
+
+
+def from_text(value: Expression, kind: Type) -> Expression:
+    """What a text says of a type; raises TypingError for types of more than 64 bits."""
+    if not kind.exact:
+        return Function("double_of_text", (value,), DOUBLE, nullable=True)
+    if kind.kind is Kind.BOOLEAN:
+        return Function("boolean_of_text", (value,), BOOLEAN, nullable=True)
+    if kind.kind is Kind.TIMESTAMP:
+        return Function("moment_of_text", (value,), kind, nullable=True)
+    if kind.low < -INT64_MAX or kind.high > INT64_MAX:
+        raise TypingError(
+            "CAST of TEXT to more than 64 bits is not supported; write BIGINT or DECIMAL(18, s)"
+        )
+    return Function("exact_of_text", (value, number(kind.scale)), kind, nullable=True)
+
+
+def concatenated(values: Sequence[Expression]) -> Expression:
+    """The texts of all values in a row, NULL where one is."""
+    result, *others = map(to_text, values)
+    for other in others:
+        result = apply("concat", [result, other])
+    return result
+
+
+def _or_empty(value: Expression) -> Expression:
+    """CONCAT passes over NULL."""
+    if value == Literal(None, TEXT, nullable=True):
+        return Literal("", TEXT)
+    return case([(is_null(value), Literal("", TEXT))], value) if value.nullable else value
+
+
+def _concat(binder: Binder, node: exp.Concat, scope: Scope) -> Expression:
+    if not node.expressions:
+        raise binder.text.error("CONCAT takes at least 1 argument", node)
+    values = [to_text(binder.value(n, scope)) for n in node.expressions]
+    return concatenated([_or_empty(v) for v in values])
+
+
+def _pipes(binder: Binder, node: exp.DPipe, scope: Scope) -> Expression:
+    return concatenated([binder.value(n, scope) for n in node.flatten(unnest=False)])
+
+
+def _joined(binder: Binder, node: exp.ConcatWs, scope: Scope) -> Expression:
+    """CONCAT_WS: a separator stands between values that are not NULL."""
+    if len(node.expressions) < 2:
+        raise binder.text.error("CONCAT_WS takes at least 2 arguments", node)
+    separator, *values = (to_text(binder.value(n, scope)) for n in node.expressions)
+    parts = concatenated([_or_empty(concatenated([separator, value])) for value in values])
+    return apply("substring", [parts, arithmetic("+", apply("length", [separator]), number(1)), _ALL])
+
+
+def _trim(binder: Binder, node: exp.Trim, scope: Scope) -> Expression:
+    characters = node.args.get("expression")
+    given = binder.value(characters, scope) if characters else Literal(SPACES, TEXT)
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
+    return apply(name, [binder.value(node.this, scope), given])
+
+
+def _pad(binder: Binder, node: exp.Pad, scope: Scope) -> Expression:
+    name = "lpad" if node.args.get("is_left") else "rpad"
+    if node.args.get("fill_pattern") is None:
+        raise binder.text.error(f"{name.upper()} takes 3 arguments", node)
+    text, length, fill = (binder.value(node.args[k], scope) for k in ("this", "expression", "fill_pattern"))
+    if not isinstance(fill, Literal) or not fill.value:
+        raise refusal(binder, f"{name.upper()} with a filling that is not constant, or empty", "", node)
+    return apply(name, [text, _bounded(name, length), fill])
+
+
+def _repeat(binder: Binder, node: exp.Repeat, scope: Scope) -> Expression:
+    text, times = binder.value(node.this, scope), binder.value(node.args["times"], scope)
+    return apply("repeat", [text, _bounded("repeat", times)])
+
+
+def _bounded(name: str, length: Expression) -> Expression:
+    if length.type.kind is Kind.INTEGER and length.type.high > MOST_CHARACTERS:
+        instead = f"write LEAST(x, {MOST_CHARACTERS})"
+        raise TypingError(f"{name.upper()} by more than {MOST_CHARACTERS} is not supported; {instead}")
+    return length
+
+
+def _substring(binder: Binder, node: exp.Substring, scope: Scope) -> Expression:
+    start, length = node.args.get("start") or exp.Literal.number(1), node.args.get("length")
+    count = binder.value(length, scope) if length else _ALL
+    return apply("substring", [binder.value(node.this, scope), binder.value(start, scope), count])
+
+
+def _of(name: str, *keys: str) -> Handler:
+    """The handler of a node that has the arguments under these names."""
+
+    def handler(binder: Binder, node: Any, scope: Scope) -> Expression:
+        given = [n for k in keys if (n := node.args.get(k)) is not None]
+        arguments(binder, node.sql_name(), node, len(given), len(keys), len(keys))
+        others = {k: v for k, v in node.args.items() if v and k not in (*keys, "safe")}
+        if others:
+            raise refusal(binder, f"this form of {node.sql_name()}", "leave the options out", node)
+        return apply(name, [binder.value(n, scope) for n in given])
+
+    return handler
+
+
+HANDLERS: dict[type[exp.Expr], Handler] = {
+    exp.Upper: _of("upper", "this"),
+    exp.Lower: _of("lower", "this"),
+    exp.Length: _of("length", "this"),
+    exp.Reverse: _of("reverse", "this"),
+    exp.Ascii: _of("code_point", "this"),
+    exp.Unicode: _of("code_point", "this"),
+    exp.Left: _of("left", "this", "expression"),
+    exp.Right: _of("right", "this", "expression"),
+    exp.Replace: _of("replace", "this", "expression", "replacement"),
+    exp.SplitPart: _of("split_part", "this", "delimiter", "part_index"),
+    exp.StrPosition: _of("position", "this", "substr"),
+    exp.Substring: _substring,
+    exp.Trim: _trim,
+    exp.Pad: _pad,
+    exp.Repeat: _repeat,
+    exp.Concat: _concat,
+    exp.DPipe: _pipes,
+    exp.ConcatWs: _joined,
+}
+# Functions that sqlglot has no node of.
+NAMED: dict[str, str] = {"strlen": "byte_length", "octet_length": "byte_length", "ord": "code_point"}

@@ -1,0 +1,268 @@
+"""Functions of texts, as DuckDB has them: on strings, counted in code points; NULL never reaches them.
+
+A runtime holds a text as its code in the dictionary. What a function says of codes is what it says of their
+strings: `of_codes` calls it so, and encodes a text that it gives. The interpreter calls that, and so does
+compiled code of arguments whose value it does not hold.
+
+Texts are ordered by their UTF-8 bytes, as DuckDB's binary collation does.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal
+from math import isfinite
+from typing import NamedTuple, Protocol
+
+from orderbook.views.types import INT64_MAX, TIMESTAMP
+
+SECOND = 1_000_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENT = re.compile(
+    r"\s*(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?\s*"
+)
+_DIGITS = "[0-9]+(?:_[0-9]+)*"
+_NUMBER = re.compile(rf"\s*[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?[0-9]+)?\s*", re.ASCII)
+_WHOLE = re.compile(r"\s*[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+)\s*", re.ASCII)
+_TRUTH = {"true": 1, "t": 1, "1": 1, "yes": 1, "y": 1, "false": 0, "f": 0, "0": 0, "no": 0, "n": 0}
+# Of a number that has more digits before its point no type of 64 bits is.
+_MOST_DIGITS = 40
+_CONTEXT = Context(prec=400, rounding=ROUND_HALF_UP)
+
+
+def moment(text: str) -> int | None:
+    """The ns since 1970 UTC of a text such as '2024-01-31 12:00:00.5', in UTC without an offset; or None."""
+    match = _MOMENT.fullmatch(text)
+    if not match:
+        return None
+    *parts, fraction, zone = match.groups()
+    year, month, day, hour, minute, second = (int(p or 0) for p in parts)
+    try:
+        calendar = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        seconds = (calendar - _EPOCH) // timedelta(seconds=1)
+    except ValueError:
+        return None
+    ns = (seconds - _offset(zone)) * SECOND + fraction_ns(fraction)
+    return ns if TIMESTAMP.low <= ns <= TIMESTAMP.high else None
+
+
+def _offset(zone: str | None) -> int:
+    """Seconds east of UTC."""
+    if zone in (None, "Z"):
+        return 0
+    assert zone is not None
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    return (-1 if zone[0] == "-" else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
+
+
+def fraction_ns(digits: str | None) -> int:
+    """The ns of the digits after the point of a second."""
+    return int((digits or "").ljust(9, "0"))
+
+
+def upper(text: str) -> str:
+    """Each character in upper case where that is one character."""
+    return "".join(map(_upper, text)) if not text.isascii() else text.upper()
+
+
+def _upper(character: str) -> str:
+    for found in (character.upper(), character.title()):
+        if len(found) == 1:
+            return found
+    return "\u1e9e" if character == "\u00df" else character
+
+
+def lower(text: str) -> str:
+    """Each character in lower case."""
+    return "".join("i" if c == "\u0130" else c.lower() for c in text)
+
+
+def substring(text: str, start: int, length: int) -> str:
+    """`length` characters from place `start` on, which counts from 1, below 0 from the end.
+
+    A length below 0 takes those before that place.
+    """
+    begin = start - 1 if start >= 0 else len(text) + start
+    end = begin + length
+    if length < 0:
+        begin, end = end, begin
+    return text[max(begin, 0) : max(end, 0)]
+
+
+def left(text: str, count: int) -> str:
+    """The first characters; below 0 all but so many of the last."""
+    return text[: max(count, 0) if count >= 0 else max(len(text) + count, 0)]
+
+
+def right(text: str, count: int) -> str:
+    """The last characters; below 0 all but so many of the first."""
+    return text[max(len(text) - count, 0) :] if count >= 0 else text[-count:]
+
+
+def _stripped(text: str, characters: str, from_left: bool, from_right: bool) -> str:
+    if from_left:
+        text = text.lstrip(characters) if characters else text
+    return text.rstrip(characters) if from_right and characters else text
+
+
+def _spaces() -> str:
+    return "".join(chr(c) for c in range(0x3001) if unicodedata.category(chr(c)) == "Zs")
+
+
+# What TRIM takes away where it is not told.
+SPACES = _spaces()
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    """With `new` in every place of `old`, which there is none of where it is empty."""
+    return text.replace(old, new) if old else text
+
+
+def split_part(text: str, separator: str, place: int) -> str:
+    """The part at a place that counts from 1, below 0 from the end; '' where there is none."""
+    parts = text.split(separator) if separator else list(text)
+    at = place - 1 if place > 0 else len(parts) + place
+    return parts[at] if place and 0 <= at < len(parts) else ""
+
+
+def _padding(text: str, length: int, pad: str) -> str:
+    missing = max(length - len(text), 0)
+    return (pad * (missing // max(len(pad), 1) + 1))[:missing]
+
+
+def lpad(text: str, length: int, pad: str) -> str:
+    """So many characters: cut off at the end, or filled up before the text."""
+    return _padding(text, length, pad) + text[: max(length, 0)]
+
+
+def rpad(text: str, length: int, pad: str) -> str:
+    """So many characters: cut off at the end, or filled up behind the text."""
+    return text[: max(length, 0)] + _padding(text, length, pad)
+
+
+def text_of_exact(value: int, scale: int) -> str:
+    """A scaled integer with all of its places."""
+    return f"{Decimal(value).scaleb(-scale, _CONTEXT):f}"
+
+
+def text_of_moment(ns: int) -> str:
+    """As in '2024-01-31 12:00:00.5', UTC."""
+    seconds, rest = divmod(ns, SECOND)
+    shown = f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}"
+    return shown + (f".{rest:09}".rstrip("0") if rest else "")
+
+
+def _exact(text: str, scale: int) -> int | None:
+    """The scaled integer of 64 bits nearest to the number that a text says, halves away from zero."""
+    if scale == 0 and _WHOLE.fullmatch(text):
+        whole = int(text.strip(), 0)
+        return whole if abs(whole) <= INT64_MAX else None
+    if not _NUMBER.fullmatch(text) or len(text) > 300:
+        return None
+    number = Decimal(text.strip().replace("_", ""))
+    if number.is_zero() or number.adjusted() < -_MOST_DIGITS:
+        return 0
+    if number.adjusted() > _MOST_DIGITS:
+        return None
+    scaled = int(number.scaleb(scale, _CONTEXT).to_integral_value(ROUND_HALF_UP))
+    return scaled if abs(scaled) <= INT64_MAX else None
+
+
+def _double(text: str) -> float | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = float(text.replace("_", ""))
+    return value + 0.0 if isfinite(value) else None
+
+
+def _boolean(text: str) -> int | None:
+    return _TRUTH.get(text.lower())
+
+
+def compare_texts(one: str, other: str) -> int:
+    """-1, 0 or 1: below, equal or above in the order of UTF-8 bytes, which is that of code points."""
+    return (one > other) - (one < other)
+
+
+def _or_nothing(function: Callable[..., int | float | None]) -> Callable[..., int | float]:
+    return lambda *args: function(*args) or 0
+
+
+def _there(function: Callable[..., int | float | None]) -> Callable[..., int]:
+    return lambda *args: int(function(*args) is not None)
+
+
+class TextFunction(NamedTuple):
+    """A function: a letter for each argument and one for the result, and what computes it.
+
+    `t` is a text, `i` an integer of one word, `w` one of two, `d` a double. low, high: of an integer result.
+    """
+
+    arguments: str
+    result: str
+    function: Callable[..., int | float | str]
+    low: int = 0
+    high: int = 2**31 - 1
+
+
+FUNCTIONS: dict[str, TextFunction] = {
+    "upper": TextFunction("t", "t", upper),
+    "lower": TextFunction("t", "t", lower),
+    "reverse": TextFunction("t", "t", lambda text: text[::-1]),
+    "length": TextFunction("t", "i", len),
+    "byte_length": TextFunction("t", "i", lambda text: len(text.encode("utf-8", "surrogatepass"))),
+    "code_point": TextFunction("t", "i", lambda text: ord(text[0]) if text else 0, 0, 0x10FFFF),
+    "substring": TextFunction("tii", "t", substring),
+    "left": TextFunction("ti", "t", left),
+    "right": TextFunction("ti", "t", right),
+    "trim": TextFunction("tt", "t", lambda text, characters: _stripped(text, characters, True, True)),
+    "ltrim": TextFunction("tt", "t", lambda text, characters: _stripped(text, characters, True, False)),
+    "rtrim": TextFunction("tt", "t", lambda text, characters: _stripped(text, characters, False, True)),
+    "replace": TextFunction("ttt", "t", replaced),
+    "split_part": TextFunction("tti", "t", split_part),
+    "concat": TextFunction("tt", "t", lambda one, other: one + other),
+    "lpad": TextFunction("tit", "t", lpad),
+    "rpad": TextFunction("tit", "t", rpad),
+    "repeat": TextFunction("ti", "t", lambda text, count: text * max(count, 0)),
+    "position": TextFunction("tt", "i", lambda text, part: text.find(part) + 1),
+    "has_prefix": TextFunction("tt", "i", lambda text, part: int(text.startswith(part)), 0, 1),
+    "has_suffix": TextFunction("tt", "i", lambda text, part: int(text.endswith(part)), 0, 1),
+    "compare_texts": TextFunction("tt", "i", compare_texts, -1, 1),
+    "text_of_exact": TextFunction("wi", "t", text_of_exact),
+    "text_of_double": TextFunction("d", "t", repr),
+    "text_of_boolean": TextFunction("i", "t", lambda value: "true" if value else "false"),
+    "text_of_moment": TextFunction("i", "t", text_of_moment),
+    "exact_of_text": TextFunction("ti", "i", _or_nothing(_exact), -INT64_MAX, INT64_MAX),
+    "says_exact": TextFunction("ti", "i", _there(_exact), 0, 1),
+    "double_of_text": TextFunction("t", "d", _or_nothing(_double)),
+    "says_double": TextFunction("t", "i", _there(_double), 0, 1),
+    "boolean_of_text": TextFunction("t", "i", _or_nothing(_boolean), 0, 1),
+    "says_boolean": TextFunction("t", "i", _there(_boolean), 0, 1),
+    "moment_of_text": TextFunction("t", "i", _or_nothing(moment), -INT64_MAX, INT64_MAX),
+    "says_moment": TextFunction("t", "i", _there(moment), 0, 1),
+}
+# What compiled code calls them by.
+NUMBERS = {name: number for number, name in enumerate(FUNCTIONS, 1)}
+
+
+class Texts(Protocol):
+    """A dictionary of strings and their codes."""
+
+    def __len__(self) -> int: ...
+
+    def encode(self, string: str, /) -> int: ...
+
+    def decode(self, code: int, /) -> str: ...
+
+
+def of_codes(name: str, args: Sequence[int | float], texts: Texts) -> int | float:
+    """The function of words, in which texts are codes; a code of no text is ''."""
+    own, size = FUNCTIONS[name], len(texts)
+    given = [
+        (texts.decode(int(a)) if 0 <= a < size else "") if letter == "t" else a
+        for letter, a in zip(own.arguments, args, strict=True)
+    ]
+    value: int | float | str = own.function(*given)
+    return texts.encode(value) if isinstance(value, str) else value
