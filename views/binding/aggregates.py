@@ -171,6 +171,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.Avg: "avg",
     exp.Min: "min",
     exp.Max: "max",
+    exp.AnyValue: "min",
     exp.Variance: "var_samp",
     exp.VariancePop: "var_pop",
     exp.Stddev: "stddev_samp",

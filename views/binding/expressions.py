@@ -20,6 +20,7 @@ from sqlglot import exp
 from orderbook.views.binding import aggregates, functions, literals_and_casts, text_functions, times, windows
 from orderbook.views.binding.bound import (
     Aggregate,
+    Cast,
     ColumnRef,
     Expression,
     Literal,
@@ -56,9 +57,11 @@ from orderbook.views.binding.typed_nodes import (
     is_true,
     logical,
     negation,
+    number,
 )
 from orderbook.views.calculus import NEGATED
-from orderbook.views.types import BOOLEAN, Kind
+from orderbook.views.scalars.integers import trunc_div
+from orderbook.views.types import BOOLEAN, Kind, Type
 
 
 def _scalar(binder: Binder, node: exp.Subquery, scope: Scope) -> Expression:
@@ -282,6 +285,36 @@ def _if(binder: Binder, node: exp.If, scope: Scope) -> Expression:
     return case([branch], binder.value(other, scope) if other else None)
 
 
+def _width_bucket(binder: Binder, node: exp.WidthBucket, scope: Scope) -> Expression:
+    """The number of the bucket that a value lies in: 0 below, count + 1 from the upper end on."""
+    keys = ("this", "min_value", "max_value", "num_buckets")
+    given = [n for key in keys if (n := node.args.get(key)) is not None]
+    arguments(binder, "width_bucket", node, len(given), 4, 4)
+    value, again, once_more, low, high, count = (binder.value(n, scope) for n in (given[0], given[0], *given))
+    ends = [c.value for c in (low, high, count) if isinstance(c, Literal) and c.type.numeric and c.type.exact]
+    if len(ends) < 3 or ends[0] == ends[1] or type(ends[2]) is not int or ends[2] < 1:
+        rule = (
+            "WIDTH_BUCKET takes a value, two ends that are different constants, and a constant count above 0"
+        )
+        raise binder.text.error(rule, node)
+    lower, upper = (">", "<=") if ends[0] > ends[1] else ("<", ">=")
+    width = arithmetic("-", high, low)
+    parts = arithmetic("*", arithmetic("-", once_more, low), count)
+    if parts.type.exact:
+        unit = number(10 ** max(parts.type.scale, width.type.scale))
+        place = functions.call(
+            "div", [functions.call("round", [arithmetic("*", v, unit)]) for v in (parts, width)]
+        )
+    else:
+        place = functions.call("floor", [arithmetic("/", parts, width)])
+    whole = Cast(place, Type(Kind.INTEGER, 0, 0, ends[2]), nullable=True)
+    beyond = [
+        (comparison(lower, value, low), number(0)),
+        (comparison(upper, again, high), number(ends[2] + 1)),
+    ]
+    return case(beyond, arithmetic("+", whole, number(1)))
+
+
 def _nullif(binder: Binder, node: exp.Nullif, scope: Scope) -> Expression:
     equal = compared(binder, "=", node.this, node.expression, scope)
     value = binder.value(node.this, scope)
@@ -322,6 +355,7 @@ PREDICATE_HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Case: _case,
     exp.If: _if,
     exp.Nullif: _nullif,
+    exp.WidthBucket: _width_bucket,
     exp.Nvl2: _nvl2,
     exp.Coalesce: _coalesce,
 }
@@ -449,6 +483,11 @@ def _arithmetic(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
 def _division(binder: Binder, node: exp.Div, scope: Scope) -> Expression:
     """Real division, but where the dialect says that integers are divided without a fraction."""
     left, right = binder.value(node.this, scope), binder.value(node.expression, scope)
+    if isinstance(node.this.unnest(), exp.Interval) and isinstance(left, Literal):
+        if not isinstance(right, Literal) or type(right.value) is not int or not right.value:
+            instead = "divide by an integer constant that is not 0"
+            raise refusal(binder, "INTERVAL / such a value", instead, node)
+        return number(trunc_div(int(str(left.value)), right.value))
     if node.args.get("typed") and left.type.kind is right.type.kind is Kind.INTEGER:
         return call_function(binder, "div", [left, right], node)
     return arithmetic("/", left, right)

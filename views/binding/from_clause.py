@@ -29,6 +29,7 @@ from orderbook.views.binding.bound import (
 )
 from orderbook.views.binding.grouping import BoundQuery, Queries, RowLimits
 from orderbook.views.binding.parser import SqlText, position
+from orderbook.views.binding.pivots import pivoted
 from orderbook.views.binding.scope import (
     FromItem,
     MergedColumn,
@@ -69,6 +70,9 @@ class SourceBinder:
 
     def source(self, node: exp.Expr, scope: Scope) -> Source:
         """Binds a table name or a derived table, and adds its item to the scope."""
+        pivots = node.args.get("pivots") or []
+        if len(pivots) == 1 and not pivots[0].args.get("unpivot"):
+            return self._pivoted(node, pivots[0], scope)
         if isinstance(node, exp.Subquery):
             return self._derived(node, scope)
         if not isinstance(node, exp.Table):
@@ -97,6 +101,17 @@ class SourceBinder:
         id = self.queries.unique(alias, node)
         limits = {} if _column_names(node) else self._limits(alias)
         return self._inlined(node, alias, id, self.queries.query(node, scope.parent, limits), scope, None)
+
+    def _pivoted(self, node: exp.Expr, pivot: exp.Pivot, scope: Scope) -> Source:
+        """The derived table that a PIVOT of a source is."""
+        source = node.copy()
+        source.set("pivots", None)
+        alone = Scope(self.queries.text, scope.parent)
+        SourceBinder(self.queries).source(source.copy(), alone)
+        (item,) = alone.items
+        query = pivoted(self.queries.text, source, pivot, [c.name for c in item.columns])
+        alias = pivot.args.get("alias") or exp.TableAlias(this=exp.to_identifier(item.alias))
+        return self._derived(exp.Subquery(this=query, alias=alias.copy()), scope)
 
     def _limits(self, alias: str) -> RowLimits:
         return {**self.limits.get(None, {}), **self.limits.get(alias, {})}

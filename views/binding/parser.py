@@ -97,6 +97,18 @@ class QuantileDisc(exp.Expression, exp.AggFunc):
     _sql_names: ClassVar = ["QUANTILE_DISC"]
 
 
+def _count_if(args: list[Any]) -> exp.Func:
+    """COUNT_IF(condition): the sum of 1 where it holds and 0 where it does not, NULL where it never says."""
+    condition = args[0] if len(args) == 1 else None
+    if condition is None:
+        return exp.CountIf(this=condition)
+    holds, fails = (
+        exp.If(this=condition, true=exp.Literal.number(1)),
+        exp.Not(this=exp.Paren(this=condition.copy())),
+    )
+    return exp.Sum(this=exp.Case(ifs=[holds, exp.If(this=fails, true=exp.Literal.number(0))]))
+
+
 class PlacedError(ParseError):
     """A parse error that keeps the offset of the token it is about."""
 
@@ -136,9 +148,9 @@ class DeclarationParser(Parser):
             message = f"unexpected {shown(at.text)!r}"
         raise PlacedError(f"syntax error: {shown(message, 120)}", at.start)
 
-    def refuse(self, message: str) -> NoReturn:
-        """Raises the message at the token that is next."""
-        raise PlacedError(message, self._curr.start)
+    def refuse(self, message: str, token: Any = None) -> NoReturn:
+        """Raises the message at the token, or at the one that is next."""
+        raise PlacedError(message, (token or self._curr).start)
 
     def marked(self, parse: Callable[[], _Parsed]) -> _Parsed:
         """What `parse` returns, with its start."""
@@ -303,6 +315,7 @@ class DeclarationParser(Parser):
 # The parser recurses about twenty frames a parenthesis, every stage a few frames a level of the tree.
 MAX_PARENTHESES = 32
 MAX_DEPTH = 120
+_FIRST = (TokenType.CREATE, TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.PIVOT)
 _STATEMENTS = "CREATE STREAM, TABLE, VIEW, STRATEGY or PARAMETER, or SELECT"
 _OF_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "VALUES")
 
@@ -365,6 +378,8 @@ class _Parser(DeclarationParser):
     FUNCTIONS: ClassVar = {
         **Parser.FUNCTIONS,
         "KURTOSIS_POP": KurtosisPop.from_arg_list,
+        **dict.fromkeys(("COUNT_IF", "COUNTIF"), _count_if),
+        "IFF": exp.If.from_arg_list,
         "EWMA": Ewma.from_arg_list,
         "DECAYED_SUM": DecayedSum.from_arg_list,
         "QUANTILE_CONT": partial(_quantile, QuantileCont),
@@ -378,7 +393,39 @@ class _Parser(DeclarationParser):
     def _parse_unary(self) -> Any:
         return self.marked(super()._parse_unary)
 
+    def _parse_simplified_pivot(self, is_unpivot: bool | None = None) -> Any:
+        """PIVOT t ON column IN (...) USING ... as SELECT * FROM t PIVOT (... FOR column IN (...))."""
+        if is_unpivot:
+            self.refuse("UNPIVOT is not supported; write a UNION ALL of a SELECT for each column", self._prev)
+        start = self._prev
+        source = self._parse_table() or self.raise_error("expected what to PIVOT")
+        if not self._match(TokenType.ON):
+            self.raise_error("expected ON and the columns whose values become columns")
+        fields = self._parse_csv(lambda: self.marked(self._parse_pivoted))
+        aggregates = self._parse_csv(self._parse_expression) if self._match(TokenType.USING) else []
+        group = self._parse_group()
+        pivot = exp.Pivot(expressions=aggregates or [exp.Count(this=exp.Star())], fields=fields, group=group)
+        source.set("pivots", [start_at(start, pivot)])
+        query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+        return start_at(start, self._parse_query_modifiers(query))
+
+    def _parse_pivot_aggregation(self) -> Any:
+        """An aggregate, or what is computed of one; after it stands FOR, which expressions take for theirs."""
+        value = self.marked(self._parse_bitwise) or self.raise_error("expected an aggregate")
+        return self._parse_alias(value)
+
+    def _parse_pivoted(self) -> Any:
+        """A column with the values of it that become columns."""
+        index = self._index
+        column = self._parse_column()
+        if not self._match(TokenType.IN):
+            return column
+        self._retreat(index)
+        return self._parse_pivot_in()
+
     def _parse_select(self, *args: Any, **options: Any) -> Any:
+        if self._match(TokenType.PIVOT):
+            return self._parse_simplified_pivot()
         return self.marked(lambda: super(_Parser, self)._parse_select(*args, **options))
 
     def _parse_table(self, *args: Any, **options: Any) -> Any:
@@ -451,7 +498,7 @@ def _tokens(dialect: Dialect, text: SqlText) -> list[Token]:
 def _statement(dialect: Dialect, text: SqlText, chunk: list[Token]) -> Statement:
     _check_nesting(text, chunk)
     first = chunk[0]
-    if first.token_type not in (TokenType.CREATE, TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
+    if first.token_type not in _FIRST:
         instead = "; rows come from sources, not from SQL" if first.text.upper() in _OF_ROWS else ""
         raise text.error(f"expected {_STATEMENTS}, not {shown(first.text)}{instead}", first)
     parser = dialect.parser(error_level=ErrorLevel.IMMEDIATE)

@@ -67,6 +67,7 @@ from orderbook.views.binding.scope import (
     MergedColumn,
     Scope,
     identifier,
+    nearest,
     refusal_text,
     refuse_other_clauses,
     refused_clause,
@@ -450,23 +451,53 @@ class QueryBinder:
         return [NamedOutput(Output(_name(node, value), value), False, node)]
 
     def _star(self, node: exp.Expr, star: exp.Star, scope: Scope) -> list[NamedOutput]:
-        if any(star.args.values()):
-            message = refusal_text("* with EXCEPT, REPLACE or RENAME", "name the columns")
-            raise self.text.error(message, node)
-        values: list[tuple[str, Expression]] = []
+        """The columns that * stands for: without those of EXCLUDE, others for those of REPLACE and RENAME."""
+        found: list[tuple[str, str, Expression]] = []
         if isinstance(node, exp.Column):
             qualifier = node.args["table"]
             item = scope.item(identifier(qualifier, self.text), qualifier)
-            values = [(c.name, scope.reference(item, c, node)) for c in item.columns]
+            found = [(item.alias, c.name, scope.reference(item, c, node)) for c in item.columns]
         elif not scope.items:
             raise self.text.error("SELECT * needs a FROM", node)
         else:
             for index, column in scope.visible(0, len(scope.items)):
+                item = scope.items[index]
                 if isinstance(column, MergedColumn):
-                    values.append((column.name, scope.merged_value(column, node)))
+                    found.append((item.alias, column.name, scope.merged_value(column, node)))
                 else:
-                    values.append((column.name, scope.reference(scope.items[index], column, node)))
-        return [NamedOutput(Output(n, scope.settle(scope.mark(), v)), False, node) for n, v in values]
+                    found.append((item.alias, column.name, scope.reference(item, column, node)))
+        known = [(alias, name) for alias, name, _ in found]
+        left_out = {place for n in _listed(star, "except_") for place in self._starred(n, known)}
+        others = {p: n for n in _listed(star, "replace") for p in self._starred(n.args["alias"], known)}
+        names = {p: n.args["alias"] for n in _listed(star, "rename") for p in self._starred(n.this, known)}
+        outputs = []
+        for place, (_, name, value) in enumerate(found):
+            if place in left_out:
+                continue
+            if place in others:
+                value = self.expressions.value(others[place].this, scope)
+            shown = identifier(names[place], self.text) if place in names else name
+            output = Output(shown, scope.settle(scope.mark(), value))
+            outputs.append(NamedOutput(output, place in names, node))
+        if not outputs:
+            raise self.text.error("EXCLUDE leaves no column", node)
+        return outputs
+
+    def _starred(self, node: exp.Expr, known: Sequence[tuple[str, str]]) -> list[int]:
+        """The places among the columns of * that a name, or one with its relation, stands for."""
+        qualifier = node.args.get("table")
+        alias = identifier(qualifier, self.text) if qualifier else None
+        name = identifier(node.this if isinstance(node, exp.Column) else node, self.text)
+        places = [i for i, (own, n) in enumerate(known) if n == name and alias in (None, own)]
+        if not places:
+            close = nearest(name, (n for _, n in known))
+            raise self.text.error(f"* has no column {f'{alias}.' if alias else ''}{name}{close}", node)
+        return places
+
+
+def _listed(star: exp.Star, key: str) -> list[exp.Expr]:
+    given = star.args.get(key) or []
+    return given if isinstance(given, list) else [given]
 
 
 def _name(node: exp.Expr, value: Expression) -> str:

@@ -15,9 +15,8 @@ from orderbook.views.binding.typed_nodes import (
     TypingError,
     adopt,
     arithmetic,
-    case,
+    coalesce,
     comparison,
-    is_null,
     is_null_literal,
     number,
 )
@@ -94,9 +93,7 @@ def concatenated(values: Sequence[Expression]) -> Expression:
 
 def _or_empty(value: Expression) -> Expression:
     """CONCAT passes over NULL."""
-    if value == Literal(None, TEXT, nullable=True):
-        return Literal("", TEXT)
-    return case([(is_null(value), Literal("", TEXT))], value) if value.nullable else value
+    return coalesce([value, Literal("", TEXT)]) if value.nullable else value
 
 
 def _concat(binder: Binder, node: exp.Concat, scope: Scope) -> Expression:

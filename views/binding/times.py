@@ -236,7 +236,19 @@ HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Minute: _named_part("minute"),
     exp.Second: _named_part("second"),
 }
+_LENGTHS = {"nanoseconds": 1, "microseconds": 1_000, "milliseconds": 10**6, "seconds": SECOND, "minutes": 60 * SECOND,
+            "hours": 3_600 * SECOND, "days": _DAY, "weeks": 7 * _DAY}  # fmt: skip
+
+
+def _length(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """TO_MINUTES(n) and the like: so many of a unit, in ns."""
+    arguments(binder, node.name, node, len(node.expressions), 1, 1)
+    unit = _LENGTHS[node.name.lower().removeprefix("to_")]
+    return arithmetic("*", binder.value(node.expressions[0], scope), number(unit))
+
+
 NAMED: dict[str, Handler] = {
+    **{f"to_{unit}": _length for unit in _LENGTHS},
     "date_part": _date_part,
     "datepart": _date_part,
     "datetrunc": _datetrunc,

@@ -64,7 +64,8 @@ def evaluate(op: str, args: Sequence[Any], words: texts.Texts | None = None) -> 
     """The value of `op`; 0 where an argument is NULL, which is None (a NULL that is masked comes in so).
 
     Integers are exact and doubles are floats. Texts are codes of the dictionary `words`, or strings without
-    it; the patterns of `like` and `ilike`, and the names of `date_part` and `date_trunc`, are strings. Raises ExactnessError beyond 128 bits and ValueError for an unknown function.
+    it; the patterns of `like` and `ilike`, and the names of `date_part` and `date_trunc`, are strings. Raises
+    ExactnessError beyond 128 bits and ValueError for an unknown function.
     """
     if op == "is_null":
         return int(args[0] is None)

@@ -1,0 +1,37 @@
+"""Views in the words of every day: stars with exceptions, conditions counted, PIVOT, lengths of time."""
+
+EVERYDAY = """
+-- counted_if
+SELECT b, COUNT_IF(a > 1) AS x, COUNTIF(c IS NULL) AS y, COUNT_IF(a > 1) FILTER (WHERE b > 0) AS z FROM r
+    GROUP BY b
+-- counted_if_of_all
+SELECT COUNT_IF(a > c) AS x, COUNT_IF(b < 2) + 1 AS y FROM r
+-- counted_if_over
+SELECT a, b, COUNT_IF(a > 1) OVER (PARTITION BY b) AS x FROM r
+-- star_without
+SELECT * EXCLUDE (a, c) FROM r
+-- star_with_others
+SELECT * EXCLUDE (d) REPLACE (b + 1 AS b) RENAME (c AS e) FROM s
+-- star_of_one_side
+SELECT r.* EXCLUDE (b), s.* RENAME (b AS key) FROM r JOIN s ON r.b = s.b
+-- star_of_a_merged_column
+SELECT * EXCLUDE (c) FROM r JOIN (SELECT b, d FROM s) t USING (b)
+-- pivot_clause
+SELECT * FROM (SELECT a, b, c FROM r) PIVOT (SUM(c) FOR b IN (0 AS zero, 1 AS one))
+-- pivot_of_two_aggregates
+SELECT * FROM r PIVOT (SUM(c) AS total, COUNT(*) AS n FOR b IN (1 AS one, 2 AS two) GROUP BY a) AS p
+-- pivot_of_two_columns
+SELECT * FROM r PIVOT (COUNT(*) FOR b IN (1 AS one, 2 AS two) a IN (1 AS x, 2 AS y))
+-- pivot_of_texts
+SELECT * FROM u PIVOT (SUM(y) AS s FOR label IN ('A', 'B') GROUP BY k) WHERE a_s > 1 OR k IS NULL
+-- pivot_statement
+CREATE VIEW pivot_statement AS PIVOT r ON b IN (1 AS one, 0 AS zero) USING MAX(c) + 1 AS most GROUP BY a
+-- pivot_in_parentheses
+SELECT p.one, COUNT(*) AS n FROM (PIVOT r ON b IN (1 AS one) USING SUM(c) GROUP BY a) p GROUP BY p.one
+-- pivot_in_with
+WITH p AS (PIVOT r ON b IN (1 AS one, 2 AS two) GROUP BY a) SELECT one + two AS n FROM p WHERE one > 0
+-- any_values
+SELECT b, ANY_VALUE(b + 1) AS x FROM r GROUP BY b
+-- lengths_of_time
+SELECT b, b * (INTERVAL '1 minute' / 4 = INTERVAL '15 seconds')::INT AS x FROM r
+"""

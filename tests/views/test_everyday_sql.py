@@ -1,0 +1,63 @@
+"""PIVOT, stars with exceptions, buckets, lengths of time: what is refused of them, and what DuckDB has not."""
+
+from decimal import Decimal
+
+import pytest
+from fuzz import InterpreterRuntime, compiled
+
+from orderbook.core.errors import SqlError
+from orderbook.views.binding.catalog import bind
+
+STREAM = "CREATE STREAM m (p DECIMAL(9, 2), x DOUBLE NOT NULL, s TEXT NOT NULL, n INTEGER NOT NULL);"
+ROWS = [(None, 0.0), (Decimal("-0.01"), -0.5), (Decimal("0.00"), 0.25), (Decimal("0.30"), 3.0)]
+ROWS += [(Decimal("0.29"), 9.75), (Decimal("0.99"), 10.0), (Decimal("1.00"), 10.5)]
+
+
+def postgres_bucket(value: Decimal | float | None, low: Decimal, high: Decimal, count: int) -> int | None:
+    """PostgreSQL's rule: 0 before the lower end, count + 1 from the upper end on."""
+    if value is None:
+        return None
+    place = (Decimal(value) - low) / (high - low)
+    return 0 if place < 0 else count + 1 if place >= 1 else int(place * count) + 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "count"), [("0", "1", 10), ("0.1", "0.9", 7), ("1", "0", 4), ("0", "10", 5)]
+)
+def test_buckets_are_those_of_postgresql(low: str, high: str, count: int) -> None:
+    sql = f"CREATE VIEW v AS SELECT WIDTH_BUCKET(p, {low}, {high}, {count}) AS b, "
+    sql += f"WIDTH_BUCKET(x, {low}, {high}, {count}) AS c FROM m"
+    runtime = InterpreterRuntime(compiled(STREAM + sql))
+    for p, x in ROWS:
+        runtime.change("m", True, (p, x, "", 1))
+        wanted = tuple(postgres_bucket(v, Decimal(low), Decimal(high), count) for v in (p, x))
+        assert runtime.rows("v") == [wanted]
+        runtime.change("m", False, (p, x, "", 1))
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("SELECT * EXCLUDE (q) FROM m", "* has no column q"),
+        ("SELECT * EXCLUDE (p, x, s, n) FROM m", "EXCLUDE leaves no column"),
+        ("SELECT m.* RENAME (p AS s) FROM m, m o WHERE o.q = 1", "unknown column o.q"),
+        ("SELECT WIDTH_BUCKET(p, 0, n, 3) FROM m", "WIDTH_BUCKET takes a value, two ends"),
+        ("SELECT WIDTH_BUCKET(p, 1, 1.0, 3) FROM m", "WIDTH_BUCKET takes a value, two ends"),
+        ("SELECT INTERVAL '1 hour' / n FROM m", "INTERVAL / such a value"),
+        ("SELECT INTERVAL '1 hour' / 0 FROM m", "INTERVAL / such a value"),
+        ("SELECT TO_MINUTES(s) FROM m", "arithmetic on TEXT"),
+        ("SELECT COUNT_IF() FROM m", "incomplete COUNTIF"),
+        ("PIVOT m ON s USING SUM(n)", "PIVOT needs the values of each column"),
+        ("PIVOT m ON s IN (SELECT s FROM m) USING SUM(n)", "PIVOT needs the values of each column"),
+        ("PIVOT m ON s IN ('a-b') USING SUM(n)", "'a-b' is no name of a column; write IN ('a-b' AS name)"),
+        ("PIVOT m ON s IN ('a') USING SUM(n), COUNT(*)", "each needs an alias"),
+        ("PIVOT m ON s IN ('a') USING n", "PIVOT takes an aggregate"),
+        ("PIVOT m ON t IN ('a') USING SUM(n)", "unknown column t"),
+        ("PIVOT m USING SUM(n)", "expected ON and the columns"),
+        ("UNPIVOT m ON p, n", "UNPIVOT"),
+    ],
+)
+def test_what_is_not_taken_says_why(query: str, error: str) -> None:
+    with pytest.raises(SqlError) as refusal:
+        bind([(None, STREAM + query)])
+    assert error in refusal.value.message
