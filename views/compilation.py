@@ -23,7 +23,14 @@ from orderbook.core.step_times import step_times
 from orderbook.views.binding.bound import Catalog, Source
 from orderbook.views.binding.catalog import bind, default_parameters
 from orderbook.views.binding.expressions import ExpressionBinder
-from orderbook.views.binding.parser import CreateRelation, CreateStrategy, CreateView, SqlText, parse
+from orderbook.views.binding.parser import (
+    CreateRelation,
+    CreateStrategy,
+    CreateView,
+    SqlText,
+    parse,
+    parse_macros,
+)
 from orderbook.views.binding.scope import FromItem, Scope, refusal_text
 from orderbook.views.calculus import Budget, Scalar, TooMuchWorkError, Var
 from orderbook.views.conditions import TRUE
@@ -305,7 +312,8 @@ def _without(text: SourceText, view: str, catalog: Catalog) -> list[SourceText]:
             declares = not isinstance(tree, CreateRelation) and own.sql == statement.sql
         if not declares:
             kept.append((file, statement.sql))
-    return [text] if len(kept) == len(statements) else kept
+    macros = [(file, statement.sql) for statement in parse_macros(file, sql)]
+    return [text] if len(kept) == len(statements) else [*macros, *kept]
 
 
 def _views_read(query: object) -> set[str]:

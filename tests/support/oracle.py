@@ -49,6 +49,9 @@ class Oracle:
             self._declare(statement, parameters or {})
 
     def _declare(self, statement: str, parameters: Mapping[str, SqlValue]) -> None:
+        if statement.upper().startswith(("CREATE MACRO", "CREATE FUNCTION")):
+            self._connection.execute(statement)
+            return
         match = _CREATE.fullmatch(statement)
         name, rest = (match["name"], match["rest"]) if match else ("view", f"AS {statement}")
         if match and match["what"].upper() != "VIEW":

@@ -35,3 +35,25 @@ SELECT b, ANY_VALUE(b + 1) AS x FROM r GROUP BY b
 -- lengths_of_time
 SELECT b, b * (INTERVAL '1 minute' / 4 = INTERVAL '15 seconds')::INT AS x FROM r
 """
+
+MACROS = """
+-- macro_of_values
+CREATE MACRO twice(x) AS x + x;
+CREATE MACRO between_them(x, y := 1) AS (twice(x) - y) * 0.5;
+CREATE VIEW macro_of_values AS SELECT between_them(a) AS m, between_them(a + b, y := c) AS n, twice(b * 2)
+    AS o FROM r
+-- macro_of_aggregates
+CREATE MACRO ratio(x, y) AS SUM(x) / SUM(y);
+CREATE VIEW macro_of_aggregates AS SELECT a, ratio(b, c) AS q FROM r GROUP BY a HAVING COUNT(*) > 0 AND
+    ratio(c, b) IS NULL
+-- macro_of_a_subquery
+CREATE MACRO above(k, least) AS (SELECT COUNT(*) FROM s x WHERE x.b = k AND x.c > least);
+CREATE VIEW macro_of_a_subquery AS SELECT a, b, above(r.b, r.a) AS n FROM r WHERE above(r.b, 0) < 5
+-- macro_as_table
+CREATE MACRO of_key(k, most := 2) AS TABLE SELECT a, c FROM r WHERE b = k AND a <= most;
+CREATE VIEW macro_as_table AS SELECT x.a, y.c FROM of_key(1) x JOIN of_key(2, most := 1) AS y ON x.a = y.a
+-- macro_of_macros
+CREATE MACRO sign_of(x) AS CASE WHEN x > 0 THEN 1 WHEN x < 0 THEN -1 END;
+CREATE FUNCTION moves(x) AS TABLE SELECT sign_of(c - x) AS d, b FROM r;
+CREATE VIEW macro_of_macros AS SELECT d, SUM(b) AS t FROM moves(1) GROUP BY d
+"""

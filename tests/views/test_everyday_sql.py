@@ -1,4 +1,4 @@
-"""PIVOT, stars with exceptions, buckets, lengths of time: what is refused of them, and what DuckDB has not."""
+"""PIVOT, stars with exceptions, buckets, lengths of time: what is refused, and what DuckDB does not have."""
 
 from decimal import Decimal
 

@@ -25,7 +25,7 @@ from orderbook.views.binding.bound import (
     Source,
     rewritten,
 )
-from orderbook.views.binding.parser import DecayedSum, Ewma, KurtosisPop, QuantileCont, QuantileDisc
+from orderbook.views.binding.parser import DecayedSum, Ewma, KurtosisPop, Outward, QuantileCont, QuantileDisc
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal, refused_construct
 from orderbook.views.binding.typed_nodes import TypingError, case, negation, negative, number, summed
 from orderbook.views.types import CLOCK, DOUBLE, Kind, Relation, Type
@@ -266,7 +266,7 @@ def aggregates_rows(tree: exp.Select) -> bool:
     return any(
         isinstance(n, exp.Func) and call_of(n) is not None and not _of_window(n)
         for node in nodes
-        for n in node.walk(prune=lambda n: isinstance(n, exp.Query))
+        for n in node.walk(prune=lambda n: isinstance(n, exp.Query | Outward))
     )
 
 

@@ -19,6 +19,7 @@ from sqlglot import exp
 from orderbook.views import types
 from orderbook.views.binding.bound import Catalog, View
 from orderbook.views.binding.grouping import ViewDefinition
+from orderbook.views.binding.macros import Macros
 from orderbook.views.binding.orders import OwnRows, check_orders, with_rules
 from orderbook.views.binding.parser import (
     TYPES,
@@ -286,7 +287,7 @@ def bind(
     view of the name `quotes` or `book_events`. Views come after the views they read. Raises SqlError with
     file, line and column.
     """
-    binder = _CatalogBinder(dict(parameters or {}), instead)
+    binder = _CatalogBinder(dict(parameters or {}), instead, Macros(texts))
     for file, sql in texts:
         binder.read(file, sql)
     return binder.catalog()
@@ -296,6 +297,7 @@ def bind(
 class _CatalogBinder:
     parameters: Mapping[str, Parameter]
     instead: Mapping[str, Relation]
+    macros: Macros
     declared: dict[str, Relation] = field(default_factory=dict)
     views: dict[str, ViewDefinition] = field(default_factory=dict)
     relations: dict[str, Relation] = field(default_factory=dict)
@@ -320,6 +322,7 @@ class _CatalogBinder:
                     message = "a second SELECT without a name; write CREATE VIEW name AS SELECT ..."
                     raise statement.text.error(message, tree)
                 unnamed = True
+            self.macros.expanded(tree, statement.text)
             view = with_rules(_definition(statement), statement, self.parameters)
             self._check_new(view.name, view.text, view.named_at)
             self.views[view.name] = view

@@ -13,11 +13,20 @@ Calls of scalar functions, by sqlglot's nodes and by name, go to those of `funct
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from sqlglot import exp
 
-from orderbook.views.binding import aggregates, functions, literals_and_casts, text_functions, times, windows
+from orderbook.views.binding import (
+    aggregates,
+    functions,
+    literals_and_casts,
+    macros,
+    text_functions,
+    times,
+    windows,
+)
 from orderbook.views.binding.bound import (
     Aggregate,
     Cast,
@@ -291,7 +300,9 @@ def _width_bucket(binder: Binder, node: exp.WidthBucket, scope: Scope) -> Expres
     given = [n for key in keys if (n := node.args.get(key)) is not None]
     arguments(binder, "width_bucket", node, len(given), 4, 4)
     value, again, once_more, low, high, count = (binder.value(n, scope) for n in (given[0], given[0], *given))
-    ends = [c.value for c in (low, high, count) if isinstance(c, Literal) and c.type.numeric and c.type.exact]
+    ends = [
+        c.value for c in (low, high, count) if isinstance(c, Literal) and isinstance(c.value, int | Decimal)
+    ]
     if len(ends) < 3 or ends[0] == ends[1] or type(ends[2]) is not int or ends[2] < 1:
         rule = (
             "WIDTH_BUCKET takes a value, two ends that are different constants, and a constant count above 0"
@@ -511,6 +522,7 @@ _HANDLERS: dict[type[exp.Expr], Handler] = {
     **times.HANDLERS,
     **CALL_HANDLERS,
     **text_functions.HANDLERS,
+    **macros.HANDLERS,
     **aggregates.HANDLERS,
     **SUBQUERY_HANDLERS,
     **windows.HANDLERS,

@@ -64,6 +64,27 @@ class CreateParameter(exp.Expression):
     arg_types: ClassVar = {"this": True, "expression": True}
 
 
+class CreateMacro(exp.Expression):
+    """CREATE MACRO: `this` the name, `expressions` the parameters, `expression` what it stands for.
+
+    `table` says that this is a query.
+    """
+
+    arg_types: ClassVar = {"this": True, "expressions": False, "expression": True, "table": False}
+
+
+class MacroParameter(exp.Expression):
+    """A parameter of a macro: `this` its name, `default` what it is where it is not given."""
+
+    arg_types: ClassVar = {"this": True, "default": False}
+
+
+class Outward(exp.Expression):
+    """An expression that is bound in the query that stands so many `levels` further out."""
+
+    arg_types: ClassVar = {"this": True, "levels": True}
+
+
 class KurtosisPop(exp.Expression, exp.AggFunc):
     """KURTOSIS_POP(x), which sqlglot has no node of."""
 
@@ -165,8 +186,10 @@ class DeclarationParser(Parser):
             return start_at(start, self._parse_create_strategy())
         if self._match_text_seq("PARAMETER"):
             return start_at(start, self._parse_create_parameter())
+        if self._match_text_seq("MACRO") or self._match_text_seq("FUNCTION"):
+            return start_at(start, self._parse_create_macro())
         if not self._match_set((TokenType.STREAM, TokenType.TABLE)):
-            self.refuse("after CREATE write STREAM, TABLE, VIEW, STRATEGY or PARAMETER")
+            self.refuse("after CREATE write STREAM, TABLE, VIEW, MACRO, STRATEGY or PARAMETER")
         return start_at(start, self._parse_create_relation(self._prev.token_type is TokenType.TABLE))
 
     def _parse_match_recognize(self) -> Any:
@@ -207,6 +230,25 @@ class DeclarationParser(Parser):
             self.raise_error("expected DEFAULT and a value after the parameter's name")
         value = self.marked(self._parse_unary) or self.raise_error("expected a value after DEFAULT")
         return self.expression(CreateParameter(this=name, expression=value))
+
+    def _parse_create_macro(self) -> Any:
+        name = self._parse_name("macro")
+        if not self._curr or self._curr.token_type is not TokenType.L_PAREN:
+            self.raise_error("expected ( and the parameters after the macro's name")
+        parameters = self._parse_wrapped_csv(lambda: self.marked(self._parse_macro_parameter), optional=False)
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("expected AS and an expression, or AS TABLE and a SELECT, after the parameters")
+        table = bool(self._match(TokenType.TABLE))
+        body = self._parse_ddl_select() if table else self._parse_disjunction()
+        body = body or self.raise_error("expected what the macro stands for after AS")
+        return self.expression(CreateMacro(this=name, expressions=parameters, expression=body, table=table))
+
+    def _parse_macro_parameter(self) -> Any:
+        if self._curr and self._curr.token_type is TokenType.R_PAREN:
+            return None
+        name = self._parse_name("parameter")
+        given = self._match(TokenType.COLON_EQ) or self._match(TokenType.DEFAULT)
+        return self.expression(MacroParameter(this=name, default=self._parse_unary() if given else None))
 
     def _parse_rule(self) -> Any:
         """An option of a strategy: a name with its value, TRUE where none is given."""
@@ -316,7 +358,7 @@ class DeclarationParser(Parser):
 MAX_PARENTHESES = 32
 MAX_DEPTH = 120
 _FIRST = (TokenType.CREATE, TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.PIVOT)
-_STATEMENTS = "CREATE STREAM, TABLE, VIEW, STRATEGY or PARAMETER, or SELECT"
+_STATEMENTS = "CREATE STREAM, TABLE, VIEW, MACRO, STRATEGY or PARAMETER, or SELECT"
 _OF_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "VALUES")
 
 
@@ -467,10 +509,20 @@ class Sql(Dialect):
 
 
 def parse(file: str | None, sql: str) -> Iterator[Statement]:
-    """The statements of one text but its CREATE PARAMETER; raises SqlError at the first that is not of our
-    SQL."""
+    """The statements of one text but its CREATE PARAMETER and MACRO; raises SqlError at the first that is not
+    of our SQL."""
     text, dialect = SqlText(file, sql), Sql()
-    return (_statement(dialect, text, c) for c in _chunks(_tokens(dialect, text)) if not _of_parameter(c))
+    chunks = _chunks(_tokens(dialect, text))
+    return (_statement(dialect, text, c) for c in chunks if not _creates(c, "PARAMETER", *_MACRO))
+
+
+def parse_macros(file: str | None, sql: str) -> list[Statement]:
+    """The CREATE MACRO of a text, whatever else it says; raises SqlError where one is wrong."""
+    if "macro" not in sql.lower() and "function" not in sql.lower():
+        return []
+    text, dialect = SqlText(file, sql), Sql()
+    chunks = _chunks(_tokens(dialect, text))
+    return [_statement(dialect, text, c) for c in chunks if _creates(c, *_MACRO)]
 
 
 def parse_parameters(file: str | None, sql: str) -> Iterator[Statement]:
@@ -478,11 +530,15 @@ def parse_parameters(file: str | None, sql: str) -> Iterator[Statement]:
     if "parameter" not in sql.lower():
         return iter(())
     text, dialect = SqlText(file, sql), Sql()
-    return (_statement(dialect, text, c) for c in _chunks(_tokens(dialect, text)) if _of_parameter(c))
+    return (_statement(dialect, text, c) for c in _chunks(_tokens(dialect, text)) if _creates(c, "PARAMETER"))
 
 
-def _of_parameter(chunk: Sequence[Token]) -> bool:
-    return len(chunk) > 1 and [token.text.upper() for token in chunk[:2]] == ["CREATE", "PARAMETER"]
+_MACRO = ("MACRO", "FUNCTION")
+
+
+def _creates(chunk: Sequence[Token], *what: str) -> bool:
+    first, *words = (token.text.upper() for token in chunk[:2])
+    return first == "CREATE" and words[:1] != [] and words[0] in what
 
 
 def _tokens(dialect: Dialect, text: SqlText) -> list[Token]:

@@ -236,8 +236,16 @@ HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Minute: _named_part("minute"),
     exp.Second: _named_part("second"),
 }
-_LENGTHS = {"nanoseconds": 1, "microseconds": 1_000, "milliseconds": 10**6, "seconds": SECOND, "minutes": 60 * SECOND,
-            "hours": 3_600 * SECOND, "days": _DAY, "weeks": 7 * _DAY}  # fmt: skip
+_LENGTHS = {
+    "nanoseconds": 1,
+    "microseconds": 1_000,
+    "milliseconds": 10**6,
+    "seconds": SECOND,
+    "minutes": 60 * SECOND,
+    "hours": 3_600 * SECOND,
+    "days": _DAY,
+    "weeks": 7 * _DAY,
+}
 
 
 def _length(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
