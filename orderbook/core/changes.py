@@ -25,11 +25,12 @@ class Dictionary:
     One dictionary serves a whole run. A code never changes its string, so readers need no lock.
     """
 
-    __slots__ = ("_codes", "_lock", "_strings")
+    __slots__ = ("_codes", "_lock", "_prefixes", "_strings")
 
     def __init__(self, strings: Iterable[str] = ()) -> None:
         self._codes: dict[str, int] = {}
         self._strings: list[str] = []
+        self._prefixes: dict[bytes, str] = {}
         self._lock = Lock()
         for string in strings:
             self.encode(string)
@@ -63,6 +64,10 @@ class Dictionary:
         if not 0 <= code < len(self._strings):
             raise DataError(f"no string has code {code}; the dictionary holds {len(self._strings)}")
         return self._strings[code]
+
+    def first_with(self, prefix: bytes, string: str) -> str:
+        """The string that was first given with the first bytes that it has."""
+        return self._prefixes.setdefault(prefix, string)
 
     def strings(self) -> tuple[str, ...]:
         """All strings, by code."""

@@ -10,7 +10,7 @@ CREATE STREAM names (k INTEGER, t TEXT, v TEXT NOT NULL, n INTEGER NOT NULL, p D
                      f BOOLEAN);
 CREATE STREAM others (v TEXT NOT NULL, k INTEGER NOT NULL);
 """
-_LONG = "a text of more than eight bytes"
+_LONG = "more than eight bytes"
 TEXTS_DOMAINS: Mapping[str, Mapping[str, Sequence[SqlValue]]] = {
     "names": {
         "k": (1, 2, None),
@@ -85,4 +85,30 @@ SELECT UPPER(v) AS v FROM names UNION SELECT v FROM others
 SELECT v, t, v < t AS l, v >= 'a' AS g, t BETWEEN 'A' AND 'b' AS b FROM names WHERE v > 'A' OR t <= 'b'
 -- text_compared_in_join
 SELECT COUNT(*) AS c, SUM(a.n) AS s FROM names a JOIN others b ON a.v < b.v
+-- text_ends
+SELECT k, MIN(t) AS a, MAX(t) AS b, MAX(v) FILTER (WHERE n > 0) AS c, MIN(UPPER(v)) AS d FROM names GROUP BY k
+-- text_ends_of_all
+SELECT MIN(t) AS a, MAX(v || t) AS b, COUNT(*) AS n FROM names HAVING COUNT(*) < 9
+-- text_args
+SELECT k, ARG_MAX(n * 0 + 1, t) AS a, MIN(v) AS b, FIRST(v ORDER BY v) AS c, LAST(v ORDER BY v, n) AS d
+    FROM names GROUP BY k
+-- text_first_rows
+SELECT v, n FROM names ORDER BY v DESC, n LIMIT 3
+-- text_first_rows_of_null
+SELECT t FROM names ORDER BY t LIMIT 3
+-- text_first_rows_descending
+SELECT DISTINCT v FROM names ORDER BY v DESC LIMIT 2
+-- text_first_groups
+SELECT UPPER(v) AS u, COUNT(*) AS c FROM names GROUP BY 1 ORDER BY u LIMIT 2
+-- text_first_of_groups
+SELECT k, v FROM names QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) <= 1
+-- text_ranks
+SELECT v, RANK() OVER (ORDER BY v) AS r, DENSE_RANK() OVER (PARTITION BY k ORDER BY t DESC NULLS FIRST) AS d
+    FROM names
+-- text_greatest
+SELECT GREATEST(t, v) AS g, LEAST(v, t, 'a') AS l, (SELECT MAX(v) FROM others) AS m FROM names
+-- text_of_one_row
+SELECT k, (SELECT o.v FROM others o WHERE o.k = names.k ORDER BY o.v LIMIT 1) AS f FROM names
+-- text_above_the_least
+SELECT v, COUNT(*) AS c FROM names WHERE v > (SELECT MIN(v) FROM others) GROUP BY v
 """

@@ -8,9 +8,11 @@ import duckdb
 import numpy as np
 import pytest
 from fuzz import InterpreterRuntime, compiled
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orderbook.core.changes import Dictionary
-from orderbook.core.errors import SqlError
+from orderbook.core.errors import DataError, SqlError
 from orderbook.engine.generate.state_layout import ERROR, NO_TEXT
 from orderbook.engine.maps.memory import Block
 from orderbook.engine.runtime.interpreter import InterpreterRuntime as PlainRuntime
@@ -230,3 +232,30 @@ def test_the_day_of_a_moment_is_shown_alone() -> None:
     runtime = InterpreterRuntime(compiled(sql + "CAST(ts::DATE AS VARCHAR) AS d, ts::VARCHAR AS t FROM m"))
     runtime.change("m", True, (951_782_400_500_000_000,))
     assert runtime.rows("v") == [("2000-02-29", "2000-02-29 00:00:00.5")]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=14), min_size=2, max_size=6))
+def test_words_order_texts_as_their_bytes_do(some: list[str]) -> None:
+    def words(text: str) -> list[int]:
+        return [int(evaluate("order_word", [text, place])) for place in range(texts.ORDER_WORDS)]
+
+    short = [t for t in some if len(t.encode()) <= texts.ORDER_WORDS * texts.WORD_BYTES]
+    assert sorted(short, key=words) == sorted(short, key=str.encode)
+    own = texts.FUNCTIONS["order_word"]
+    assert all(own.low <= word <= own.high for text in some for word in words(text))
+
+
+def test_the_last_text_has_the_highest_word() -> None:
+    assert evaluate("order_word", ["", 0]) == texts.FUNCTIONS["order_word"].low
+    assert evaluate("order_word", ["\U0010ffff" * 2, 0]) < texts.FUNCTIONS["order_word"].high
+
+
+def test_texts_that_agree_too_long_are_an_error_that_names_both() -> None:
+    sql = "CREATE STREAM m (v TEXT NOT NULL); CREATE VIEW g AS SELECT MAX(v) AS v FROM m"
+    runtime = InterpreterRuntime(compiled(sql))
+    first = "x" * 24
+    for text in (first, first[1:] + "y", first):
+        runtime.change("m", True, (text,))
+    assert runtime.rows("g") == [("x" * 23 + "y",)]
+    with pytest.raises(DataError, match=f"'{first}' and '{first}z' agree in their first 24 bytes"):
+        runtime.change("m", True, (first + "z",))

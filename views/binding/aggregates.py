@@ -27,6 +27,7 @@ from orderbook.views.binding.bound import (
 )
 from orderbook.views.binding.parser import DecayedSum, Ewma, KurtosisPop, Outward, QuantileCont, QuantileDisc
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal, refused_construct
+from orderbook.views.binding.text_functions import order_words
 from orderbook.views.binding.typed_nodes import TypingError, case, negation, negative, number, summed
 from orderbook.views.types import CLOCK, DOUBLE, Kind, Relation, Type
 
@@ -122,19 +123,17 @@ def _is_now(value: Expression) -> bool:
 
 def order_items(binder: Binder, order: exp.Order, scope: Scope) -> tuple[OrderItem, ...]:
     """The items of an ORDER BY, bound in the scope as it is; NULL is last unless NULLS FIRST says so."""
-    return tuple(order_item(binder, item, scope) for item in order.expressions)
+    return tuple(item for node in order.expressions for item in _order_item(binder, node, scope))
 
 
-def order_item(binder: Binder, node: exp.Expr, scope: Scope) -> OrderItem:
-    """One item; raises SqlError for a TEXT, which has no order."""
+def _order_item(binder: Binder, node: exp.Expr, scope: Scope) -> list[OrderItem]:
+    """One item, which for a TEXT is several."""
     ordered = node if isinstance(node, exp.Ordered) else exp.Ordered(this=node)
     if ordered.args.get("with_fill"):
         raise refusal(binder, "ORDER BY WITH FILL", "", node)
-    value = binder.value(ordered.this, scope)
-    if value.type.kind is Kind.TEXT:
-        instead = "TEXT has no order here; order by a number that stands for it"
-        raise refusal(binder, "ORDER BY of TEXT", instead, node)
-    return OrderItem(value, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
+    descending, nulls_first = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
+    words = order_words(binder.value(ordered.this, scope))
+    return [OrderItem(word, descending, nulls_first) for word in words]
 
 
 # Where aggregates of the query at hand may stand.
@@ -255,6 +254,9 @@ def _aggregate(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
         if call.name in ("arg_min", "arg_max"):
             return _of_first(binder, call, scope)
         value, distinct = argument(binder, call, scope)
+        if value is not None and value.type.kind is Kind.TEXT and call.name in ("min", "max"):
+            nullable = value.nullable or not scope.grouped
+            return Aggregate(f"arg_{call.name}", value, value.type, nullable, by=order_words(value))
         by = explained_by(binder, call, value, scope)
     return _typed(call.name, value, by, distinct, scope)
 
@@ -402,9 +404,8 @@ def result_type(name: str, argument: Type, rows: int) -> Type:
         return summed(argument, rows)
     if name in ("min", "max"):
         if argument.kind is Kind.TEXT:
-            raise TypingError(
-                f"{name.upper()} of TEXT is not supported; TEXT has no order, GROUP BY it instead"
-            )
+            instead = f"join with the {name.upper()} of each group"
+            raise TypingError(f"{name.upper()} of TEXT OVER rows is not supported; {instead}")
         return argument
     if name.startswith("quantile"):
         return _of_quantile(name, argument)
@@ -439,9 +440,7 @@ def _of_first(binder: Binder, call: Call, scope: Scope) -> Aggregate:
         if node.args.get("count") or node.expression is None:
             raise binder.text.error(f"{call.shown} takes two arguments", node)
         name, value = call.name, binder.value(node.this, scope)
-        by = (binder.value(node.expression, scope),)
-    if any(b.type.kind is Kind.TEXT for b in by):
-        raise refusal(binder, f"{call.shown} by TEXT", "TEXT has no order; order by a number", node)
+        by = order_words(binder.value(node.expression, scope))
     nullable = value.nullable or any(b.nullable for b in by) or not scope.grouped
     result = _filtered(binder, value, call.condition, scope)
     assert result is not None

@@ -104,12 +104,13 @@ def _only_row(binder: Binder, query: Select, node: exp.Expr) -> Expression:
     """The greatest value of a query of at most one row, NULL where it has none."""
     (output,) = query.outputs
     kind = output.expression.type
-    if kind.kind is Kind.TEXT:
-        instead = "select it in a derived table and join on its key"
-        raise refusal(binder, "scalar subquery with LIMIT or HAVING of TEXT", instead, node)
     id = binder.unique("subquery", node)
     column = ColumnRef(id, output.name, kind, output.expression.nullable)
     greatest = Aggregate("max", column, kind, nullable=True)
+    if kind.kind is Kind.TEXT:
+        greatest = Aggregate(
+            "arg_max", column, kind, nullable=True, by=text_functions.order_words(column)[:1]
+        )
     outer = Select((Source(id, query),), None, (), (Output("max", greatest),), True)
     return ScalarSubquery(outer, kind, nullable=True)
 

@@ -35,9 +35,9 @@ from orderbook.views.binding.bound import (
 )
 from orderbook.views.binding.grouping import Queries, RowLimit, outputs_of, with_aliases, with_hidden
 from orderbook.views.binding.scope import Scope, identifier, refusal_text
+from orderbook.views.binding.text_functions import order_words
 from orderbook.views.binding.typed_nodes import FALSE, comparison, logical
 from orderbook.views.calculus import MIRRORED
-from orderbook.views.types import Kind
 
 # The whole number that an expression stands for, or None.
 Number = Callable[[exp.Expr], int | None]
@@ -273,28 +273,17 @@ class FinalBinder:
         limit = self._limit(single)
         on = self._distinct_on(distinct) if distinct else None
         plain = bool(distinct) and on is None
-        order = self._order(limit is not None or on is not None, on if limit is None and on else ())
+        order = self._order(limit is not None or on is not None)
         if plain and any(k.slot is not None and k.slot >= len(self.outputs) for k in order):
             message = "with SELECT DISTINCT, ORDER BY takes what is selected; select the expression too"
             raise self.queries.text.error(message, self.tree.args["order"])
         return Final(numbering, condition, plain, on, order, limit)
 
-    def _order(self, decides: bool, partition: Sequence[int] = ()) -> tuple[OrderKey, ...]:
-        """ORDER BY, which `decides` about rows, beside the slots of `partition`, or not."""
+    def _order(self, decides: bool) -> tuple[OrderKey, ...]:
+        """ORDER BY, which `decides` about rows or not."""
         order = self.tree.args.get("order")
         self.scope.clause = "ORDER BY"
-        keys = [(item, k) for item in order.expressions for k in self._keys(item, decides)] if order else []
-        for item, key in keys:
-            if decides and key.slot not in partition:
-                self._check_ordered(key, item)
-        return tuple(key for _, key in keys)
-
-    def _check_ordered(self, key: OrderKey, node: exp.Expr) -> None:
-        assert key.slot is not None
-        values = [*(o.expression for o in self.outputs), *self.hidden]
-        if values[key.slot].type.kind is Kind.TEXT:
-            instead = "TEXT has no order here; order by a number that stands for it"
-            raise self.queries.text.error(refusal_text("LIMIT with ORDER BY of TEXT", instead), node)
+        return tuple(k for item in order.expressions for k in self._keys(item, decides)) if order else ()
 
     def _keys(self, item: exp.Ordered, decides: bool) -> list[OrderKey]:
         node = item.this
@@ -339,8 +328,6 @@ class FinalBinder:
         window = row_number.subject
         partition = tuple(self._hide(self._value(n)) for n in window.args.get("partition_by") or ())
         items = tuple(_key(self._hide(self._value(i.this)), i) for i in window.args["order"].expressions)
-        for key, item in zip(items, window.args["order"].expressions, strict=True):
-            self._check_ordered(key, item)
         return Numbering(partition, items, row_number.limit)
 
     def _distinct_on(self, distinct: exp.Distinct) -> tuple[int, ...] | None:
@@ -437,7 +424,7 @@ class Finisher:
             self._top((), order, limit)
 
     def _top(self, partition: Iterable[int], order: Iterable[OrderKey], limit: RowLimit) -> None:
-        partition, order = tuple(partition), tuple(order)
+        partition, order = tuple(partition), tuple(k for key in order for k in self._words(key))
         used = [slot for slot in (*partition, *(k.slot for k in order)) if slot is not None]
         outputs = [o.expression for o in self.select.outputs]
         repeated = [self._value(s) for s in used if s < len(outputs)]
@@ -451,6 +438,18 @@ class Finisher:
             limit.offset,
         )
         self.select = replace(self.select, top=top)
+
+    def _words(self, key: OrderKey) -> list[OrderKey]:
+        """What a TEXT is ordered by, as hidden expressions; groups by it are groups by these too."""
+        value = self._value(key.slot)
+        words = order_words(value)
+        if words == (value,):
+            return [key]
+        if value in self.select.group_by:
+            self.select = replace(self.select, group_by=(*self.select.group_by, *words))
+        first = len(self.select.outputs) + len(self.hidden)
+        self.hidden += words
+        return [replace(key, slot=first + place) for place in range(len(words))]
 
     @property
     def _shaped(self) -> bool:

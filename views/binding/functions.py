@@ -7,9 +7,19 @@ that no double holds) is NULL.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orderbook.views.binding.bound import Expression, Function, Literal
+from orderbook.views.binding.bound import Expression, Function, Literal, ScalarSubquery, has
 from orderbook.views.binding.text_functions import condition
-from orderbook.views.binding.typed_nodes import TypingError, adopt, arithmetic, at_scale, number, union
+from orderbook.views.binding.typed_nodes import (
+    TypingError,
+    adopt,
+    arithmetic,
+    at_scale,
+    case,
+    comparison,
+    is_null,
+    number,
+    union,
+)
 from orderbook.views.scalars import integers
 from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, Kind, Type
 
@@ -125,10 +135,10 @@ def _extreme(name: str, args: list[Expression]) -> Expression:
     """least and greatest skip NULL: the bound of an argument that is never NULL holds for the result."""
     args = adopt(args)
     kind = union(name.upper(), (a.type for a in args))
-    if kind.kind is Kind.TEXT:
-        raise TypingError(f"{name.upper()} of TEXT is not supported; TEXT has no order")
     if len(args) == 1:
         return args[0]
+    if kind.kind is Kind.TEXT:
+        return _extreme_text(">=" if name == "greatest" else "<=", args)
     nullable = all(a.nullable for a in args)
     if not kind.exact:
         return Function(name, tuple(args), kind, nullable)
@@ -139,6 +149,16 @@ def _extreme(name: str, args: list[Expression]) -> Expression:
     else:
         low = max((lo for lo, _, may_skip in bounds if not may_skip), default=low)
     return Function(name, tuple(args), Type(kind.kind, kind.scale, low, high), nullable)
+
+
+def _extreme_text(op: str, args: Sequence[Expression]) -> Expression:
+    result, *others = args
+    for other in others:
+        if has(result, ScalarSubquery) or has(other, ScalarSubquery):
+            raise TypingError("GREATEST and LEAST of a subquery of TEXT are not supported; derive it first")
+        absent = [(is_null(v), o) for v, o in ((result, other), (other, result)) if v.nullable]
+        result = case([*absent, (comparison(op, result, other), result)], other)
+    return result
 
 
 def _mod(name: str, args: list[Expression]) -> Expression:

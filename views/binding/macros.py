@@ -1,7 +1,8 @@
 """Macros: CREATE MACRO, and their calls as what they stand for, before names are resolved.
 
-A call becomes the macro's expression, with arguments in the place of its parameters. In a query of the macro an
-argument keeps to the names that are seen where the call stands: it is `Outward`, bound that many queries out. What a macro says is at the place of the call, for errors. A table macro is a query, called in FROM with
+A call becomes the macro's expression, with arguments in the place of its parameters. In a query of the macro
+they keep to the names that are seen where the call stands: each is `Outward`, bound that many queries out.
+What a macro says is at the place of the call, for errors. A table macro is a query, called in FROM with
 constants.
 """
 
@@ -129,7 +130,8 @@ def _applied(macro: Macro, arguments: Mapping[str, exp.Expr], start: int) -> exp
         # What a table macro takes is constant, the same in every query.
         levels = 0 if macro.table else _levels(column)
         column.replace(Outward(this=value, levels=levels) if levels else value)
-    return body.this
+    replaced: exp.Expr = body.this
+    return replaced
 
 
 def _levels(node: exp.Expr) -> int:

@@ -20,7 +20,7 @@ from orderbook.views.binding.typed_nodes import (
     is_null_literal,
     number,
 )
-from orderbook.views.scalars.texts import FUNCTIONS, SPACES
+from orderbook.views.scalars.texts import FUNCTIONS, ORDER_WORDS, SPACES
 from orderbook.views.types import BOOLEAN, DOUBLE, INT64_MAX, TEXT, Kind, Type
 
 # How long LPAD, RPAD and REPEAT may make a text.
@@ -81,6 +81,13 @@ def from_text(value: Expression, kind: Type) -> Expression:
             "CAST of TEXT to more than 64 bits is not supported; write BIGINT or DECIMAL(18, s)"
         )
     return Function("exact_of_text", (value, number(kind.scale)), kind, nullable=True)
+
+
+def order_words(value: Expression) -> tuple[Expression, ...]:
+    """What a value is ordered by: a TEXT by integers of its bytes, any other value by itself."""
+    if value.type.kind is not Kind.TEXT:
+        return (value,)
+    return tuple(apply("order_word", [value, number(place)]) for place in range(ORDER_WORDS))
 
 
 def concatenated(values: Sequence[Expression]) -> Expression:

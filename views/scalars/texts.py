@@ -4,7 +4,8 @@ A runtime holds a text as its code in the dictionary. What a function says of co
 strings: `of_codes` calls it so, and encodes a text that it gives. The interpreter calls that, and so does
 compiled code of arguments whose value it does not hold.
 
-Texts are ordered by their UTF-8 bytes, as DuckDB's binary collation does.
+Texts are ordered by their UTF-8 bytes, as DuckDB's binary collation does. Where rows are found by it, so are
+integers of eight bytes each, `ORDER_WORDS` of them.
 """
 
 import re
@@ -15,6 +16,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from math import isfinite
 from typing import NamedTuple, Protocol
 
+from orderbook.core.errors import DataError
 from orderbook.views.types import INT64_MAX, TIMESTAMP
 
 SECOND = 1_000_000_000
@@ -186,6 +188,23 @@ def compare_texts(one: str, other: str) -> int:
     return (one > other) - (one < other)
 
 
+# How many words order texts, of how many bytes each.
+ORDER_WORDS, WORD_BYTES = 3, 8
+# No byte of UTF-8 is above 0xF4; 0 stands for the end of the text.
+_BASE = 0xF6
+
+
+def order_word(text: str, place: int) -> int:
+    """Eight bytes of UTF-8 from number `8 * place` on, as an integer in their order."""
+    part, word = text.encode("utf-8", "surrogatepass")[WORD_BYTES * place :][:WORD_BYTES], 0
+    for byte in part:
+        word = word * _BASE + byte + 1
+    return int(word * _BASE ** (WORD_BYTES - len(part))) - INT64_MAX
+
+
+_HIGHEST_WORD = _BASE**WORD_BYTES - 1 - INT64_MAX
+
+
 def _or_nothing(function: Callable[..., int | float | None]) -> Callable[..., int | float]:
     return lambda *args: function(*args) or 0
 
@@ -230,6 +249,7 @@ FUNCTIONS: dict[str, TextFunction] = {
     "has_prefix": TextFunction("tt", "i", lambda text, part: int(text.startswith(part)), 0, 1),
     "has_suffix": TextFunction("tt", "i", lambda text, part: int(text.endswith(part)), 0, 1),
     "compare_texts": TextFunction("tt", "i", compare_texts, -1, 1),
+    "order_word": TextFunction("ti", "i", order_word, -INT64_MAX, _HIGHEST_WORD),
     "text_of_exact": TextFunction("wi", "t", text_of_exact),
     "text_of_double": TextFunction("d", "t", repr),
     "text_of_boolean": TextFunction("i", "t", lambda value: "true" if value else "false"),
@@ -256,6 +276,19 @@ class Texts(Protocol):
 
     def decode(self, code: int, /) -> str: ...
 
+    def first_with(self, prefix: bytes, string: str, /) -> str: ...
+
+
+def _check_alone(text: str, texts: Texts) -> None:
+    """Raises DataError where another text of the dictionary has the same words."""
+    first = text.encode("utf-8", "surrogatepass")[: ORDER_WORDS * WORD_BYTES]
+    other = texts.first_with(first, text) if len(first) == ORDER_WORDS * WORD_BYTES else text
+    if other != text:
+        raise DataError(
+            f"{other[:60]!r} and {text[:60]!r} agree in their first {len(first)} bytes, by which texts are "
+            "ordered; order by a part that tells them apart, as SUBSTRING(x, 20)"
+        )
+
 
 def of_codes(name: str, args: Sequence[int | float], texts: Texts) -> int | float:
     """The function of words, in which texts are codes; a code of no text is ''."""
@@ -264,5 +297,7 @@ def of_codes(name: str, args: Sequence[int | float], texts: Texts) -> int | floa
         (texts.decode(int(a)) if 0 <= a < size else "") if letter == "t" else a
         for letter, a in zip(own.arguments, args, strict=True)
     ]
+    if name == "order_word" and args[1] == ORDER_WORDS - 1:
+        _check_alone(str(given[0]), texts)
     value: int | float | str = own.function(*given)
     return texts.encode(value) if isinstance(value, str) else value
