@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from sql_reference import DECLARATIONS, MAINTAINED, REFUSED, ROWS, TEXT
+from sql_reference import DECLARATIONS, MAINTAINED, REFUSED, REWRITES, ROWS, TEXT
 
 from orderbook.core.errors import SqlError
 from orderbook.engine.plan.describe import statement_cost
@@ -18,7 +18,7 @@ def test_the_tables_are_read_whole() -> None:
         if line.startswith("| ") and re.search("`(SELECT|WITH|PIVOT) ", line)
     ]
     assert len(lines) == len(ROWS)
-    assert len(MAINTAINED) > 40 and len(REFUSED) > 15
+    assert len(MAINTAINED) > 40 and len(REFUSED) > 40 and len(REWRITES) > len(REFUSED) - 4
 
 
 @pytest.mark.parametrize(("construct", "query", "cost"), MAINTAINED, ids=[r[0] for r in MAINTAINED])
@@ -34,3 +34,8 @@ def test_example_is_refused_as_the_reference_says(construct: str, query: str, er
         compile_views(f"{DECLARATIONS}CREATE VIEW v AS {query}")
     assert error in refusal.value.message, construct
     assert refusal.value.line > DECLARATIONS.count("\n")
+
+
+@pytest.mark.parametrize(("construct", "query"), REWRITES, ids=[r[0] for r in REWRITES])
+def test_what_stands_instead_is_maintained(construct: str, query: str) -> None:
+    assert compile_views(f"{DECLARATIONS}CREATE VIEW v AS {query}").program.results, construct
