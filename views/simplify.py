@@ -52,6 +52,7 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.conditions import compare, linear_form
 from orderbook.views.names import apart_from, bound_in, canonical, used_outside, visible
+from orderbook.views.scalars import texts
 from orderbook.views.scalars.evaluate import evaluate
 
 
@@ -126,11 +127,14 @@ def _fold(scalar: Scalar) -> Scalar:
 
 def _evaluated(scalar: Apply, values: Sequence[object]) -> Scalar:
     """The value of a function of constants, where it has one that a program can hold."""
+    if scalar.op in texts.FUNCTIONS:
+        said = texts.FUNCTIONS[scalar.op].function(*values)
+        return Const(said)
     try:
         value = evaluate(scalar.op, values)
     except (ExactnessError, KeyError):
         return scalar
-    return Const(value) if isinstance(value, int | str) or isfinite(value) else scalar
+    return Const(value) if isinstance(value, int) or isfinite(value) else scalar
 
 
 def _fold_connective(op: str, left: Scalar, right: Scalar) -> Scalar:

@@ -75,15 +75,10 @@ def scalar_value(scalar: Scalar, environment: Mapping[Var, Word], dictionary: Di
                 a.value if i == place and isinstance(a, Const) else scalar_value(a, environment, dictionary)
                 for i, a in enumerate(args)
             ]
-            return _word(evaluate(op, words, dictionary))
+            return evaluate(op, words, dictionary)
         case Apply(op, args):
-            return _word(evaluate(op, [scalar_value(a, environment, dictionary) for a in args], dictionary))
+            return evaluate(op, [scalar_value(a, environment, dictionary) for a in args], dictionary)
     raise TypeError(scalar)
-
-
-def _word(value: int | float | str) -> int | float:
-    assert not isinstance(value, str)
-    return value
 
 
 Number = int | float

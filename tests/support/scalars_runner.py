@@ -83,7 +83,7 @@ def text_arguments(op: str) -> tuple[Scalar, ...]:
         return (NAME, Const(3), Const("*"))[: len(texts.FUNCTIONS[op].arguments)]
     if op == "text_of_moment":
         return (AT,)
-    given = {
+    given: dict[str, list[Scalar]] = {
         "t": [NAME, Apply("text_of_double", (Y,)), Const("b")],
         "i": [Const(2), C],
         "w": [wide(A, B)],

@@ -56,8 +56,6 @@ REFUSED = [
     ("SELECT a FROM l ORDER BY a LIMIT ¦-1".replace("LIMIT ¦", "¦LIMIT "), "LIMIT takes a whole number"),
     ("SELECT a FROM l ORDER BY a ¦LIMIT 10 PERCENT", "LIMIT of PERCENT or WITH TIES is not supported"),
     ("SELECT a FROM l ORDER BY ¦2", "ORDER BY 2 names no output; there are 1"),
-    ("SELECT name FROM t ORDER BY ¦name LIMIT 1", "LIMIT with ORDER BY of TEXT is not supported"),
-    ("SELECT name FROM t QUALIFY ROW_NUMBER() OVER (ORDER BY ¦name) = 1", "LIMIT with ORDER BY of TEXT"),
     ("SELECT DISTINCT a FROM l ¦ORDER BY b LIMIT 1", "ORDER BY takes what is selected"),
     ("¦SELECT DISTINCT ON (a) b FROM l", "DISTINCT ON without ORDER BY is not supported"),
     ("SELECT a FROM (SELECT a FROM l ORDER BY a) q ¦LIMIT 1", "LIMIT without ORDER BY is not supported"),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from orderbook.core.changes import Dictionary
 from orderbook.core.errors import ExactnessError
 from orderbook.views.scalars import calendar
 from orderbook.views.scalars.evaluate import Pattern, evaluate
@@ -204,7 +205,7 @@ def test_like_is_its_regular_expression(text: str, pattern: str, ignore_case: bo
     expected = plain_like(text, pattern, ignore_case)
     assert Pattern(pattern, ignore_case).matches(text) == expected
     op = "ilike" if ignore_case else "like"
-    assert evaluate(op, [0, pattern], [text].__getitem__) == expected
+    assert evaluate(op, [0, pattern], Dictionary([text])) == expected
     (found,) = duckdb.execute(f"SELECT ?::VARCHAR {op} ?::VARCHAR", [text, pattern]).fetchone() or (None,)
     assert found == expected
 

@@ -160,7 +160,7 @@ class DeclarationParser(Parser):
         if not token and not self._curr:
             raise PlacedError("syntax error: the statement ends too early", at.end + 1)
         missing = re.match(r"Required keyword: '(\w+)' missing for <class '.*?(\w+)'>", message)
-        wanted = re.match(r"Expect(?:ing|ed) (\W|table name)", message)
+        wanted = re.match(r"Expect(?:ing|ed) (\W|table name|FOR|IN)", message)
         if missing:
             message = f"incomplete {missing[2].upper()}"
         elif wanted:
@@ -438,7 +438,8 @@ class _Parser(DeclarationParser):
     def _parse_simplified_pivot(self, is_unpivot: bool | None = None) -> Any:
         """PIVOT t ON column IN (...) USING ... as SELECT * FROM t PIVOT (... FOR column IN (...))."""
         if is_unpivot:
-            self.refuse("UNPIVOT is not supported; write a UNION ALL of a SELECT for each column", self._prev)
+            message = "UNPIVOT is not supported; write a UNION ALL of a SELECT for each column"
+            self.refuse(message, self._prev)
         start = self._prev
         source = self._parse_table() or self.raise_error("expected what to PIVOT")
         if not self._match(TokenType.ON):
@@ -452,7 +453,7 @@ class _Parser(DeclarationParser):
         return start_at(start, self._parse_query_modifiers(query))
 
     def _parse_pivot_aggregation(self) -> Any:
-        """An aggregate, or what is computed of one; after it stands FOR, which expressions take for theirs."""
+        """An aggregate, or what is computed of one; FOR behind it is not one of its operators."""
         value = self.marked(self._parse_bitwise) or self.raise_error("expected an aggregate")
         return self._parse_alias(value)
 

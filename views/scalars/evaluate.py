@@ -60,11 +60,11 @@ def _is_at(run: str, string: str, place: int) -> bool:
 NAMED = {"date_part": 0, "date_trunc": 0, "like": 1, "ilike": 1}
 
 
-def evaluate(op: str, args: Sequence[Any], words: texts.Texts | None = None) -> int | float | str:
+def evaluate(op: str, args: Sequence[Any], words: texts.Texts | None = None) -> int | float:
     """The value of `op`; 0 where an argument is NULL, which is None (a NULL that is masked comes in so).
 
-    Integers are exact and doubles are floats. Texts are codes of the dictionary `words`, or strings without
-    it; the patterns of `like` and `ilike`, and the names of `date_part` and `date_trunc`, are strings. Raises
+    Integers are exact and doubles are floats. Texts are codes of the dictionary `words`; that of `like` and
+    `ilike` may be a string. Patterns, and the names of `date_part` and `date_trunc`, are strings. Raises
     ExactnessError beyond 128 bits and ValueError for an unknown function.
     """
     if op == "is_null":
@@ -75,7 +75,9 @@ def evaluate(op: str, args: Sequence[Any], words: texts.Texts | None = None) -> 
         text = args[0] if isinstance(args[0], str) or words is None else words.decode(args[0])
         return int(Pattern(args[1], op == "ilike").matches(text))
     if op in texts.FUNCTIONS:
-        return texts.FUNCTIONS[op].function(*args) if words is None else texts.of_codes(op, args, words)
+        if words is None:
+            raise ValueError(f"{op} of texts without a dictionary")
+        return texts.of_codes(op, args, words)
     function = FUNCTIONS.get(op)
     if function is None:
         raise ValueError(f"unknown function {op}")

@@ -256,7 +256,7 @@ FUNCTIONS: dict[str, TextFunction] = {
     "text_of_moment": TextFunction("i", "t", text_of_moment),
     "exact_of_text": TextFunction("ti", "i", _or_nothing(_exact), -INT64_MAX, INT64_MAX),
     "says_exact": TextFunction("ti", "i", _there(_exact), 0, 1),
-    "double_of_text": TextFunction("t", "d", _or_nothing(_double)),
+    "double_of_text": TextFunction("t", "d", lambda text: _double(text) or 0.0),
     "says_double": TextFunction("t", "i", _there(_double), 0, 1),
     "boolean_of_text": TextFunction("t", "i", _or_nothing(_boolean), 0, 1),
     "says_boolean": TextFunction("t", "i", _there(_boolean), 0, 1),
