@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError
 from orderbook.core.jit import jit
-from orderbook.market.events import EVENT, Action, Flag
+from orderbook.market.events import EVENT, Action, Events, Flag
 from orderbook.market.instruments import SCALE
 
 # int64 words of an EVENT, and which of them hold the price and the volume.
@@ -22,7 +23,9 @@ _WHOLE_DIGITS = 10
 
 
 @jit()
-def write_levels(text: np.ndarray, scales: np.ndarray, template: np.ndarray, out: np.ndarray) -> int:
+def write_levels(
+    text: NDArray[np.uint8], scales: NDArray[np.int64], template: NDArray[np.int64], out: NDArray[np.int64]
+) -> int:
     """Fill `out` (int64[n, WORDS]) with copies of `template` (int64[WORDS]), each with a price and a volume.
 
     text: uint8[…], price and size by turns, each ended by a line feed. scales: int64[4], 10^8 times the units
@@ -138,7 +141,7 @@ class EventWriter:
     def extend_texts(
         self,
         levels: Collection[tuple[str, str]],
-        scales: np.ndarray,
+        scales: NDArray[np.int64],
         instrument: int,
         side: int,
         flags: int,
@@ -182,7 +185,7 @@ class EventWriter:
             self._buffer[end - _LAST_FROM_END] |= _LAST
             self._closed = end
 
-    def take(self) -> np.ndarray:
+    def take(self) -> Events:
         """EVENT[n], the events since the last call, in order."""
         return np.frombuffer(self.take_records(), EVENT)
 

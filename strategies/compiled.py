@@ -378,7 +378,7 @@ class RowThrottle:
         self._words[self._rows + self._form.words :] = row_words(self._result, words_of(row))
 
 
-def _kinds_of(result: Result) -> np.ndarray:
+def _kinds_of(result: Result) -> NDArray[np.int64]:
     """What each word of a row of a view is."""
     form = RowFormat(result)
     kinds = np.full(form.words, desk.VALUE_WORD, np.int64)
@@ -423,7 +423,7 @@ def _entry_of(method: str, own: Mapping[str, Any], state: np.dtype, row: np.dtyp
     return found
 
 
-def _release(rows: np.ndarray) -> None:
+def _release(rows: NDArray[np.void]) -> None:
     for name in ("requests", "open", "news"):
         free_memory(int(rows[name][0]))
 

@@ -9,6 +9,7 @@ outcome.
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.engine.runtime.row_format import RowFormat
 from orderbook.engine.runtime.subscriptions import Subscription
@@ -56,7 +57,7 @@ class LoopDesks:
         ]
         self._all = runners
         self._watched: Sequence[Subscription] | None = None
-        self._handlers, self._instances = np.zeros(0, HANDLER), list[np.ndarray]()
+        self._handlers, self._instances = np.zeros(0, HANDLER), list[NDArray[np.void]]()
         self._desks = np.zeros(0, np.int64)
         # Whether the loop calls them.
         self._on = False

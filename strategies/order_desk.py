@@ -336,7 +336,7 @@ def place_of(key: OrderKey) -> tuple[Any, ...]:
     return *key[:3], key.tag is not None, key.tag
 
 
-def _free(rows: np.ndarray) -> None:
+def _free(rows: NDArray[np.void]) -> None:
     order_rows.free_rows(int(rows.ctypes.data))
 
 

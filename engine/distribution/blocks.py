@@ -186,7 +186,7 @@ def _batch(block: Block, texts: Sequence[int], dictionary: Dictionary) -> pa.Rec
     return pa.RecordBatch.from_arrays(arrays, schema=schema.with_metadata(metadata))
 
 
-def _texts(codes: np.ndarray, dictionary: Dictionary) -> pa.DictionaryArray:
+def _texts(codes: NDArray[np.int64], dictionary: Dictionary) -> pa.DictionaryArray:
     """A column of dictionary codes as texts, each different one once."""
     missing = codes == NULL_CODE
     there = codes[~missing] if missing.any() else codes
@@ -223,7 +223,7 @@ def _codes(column: pa.DictionaryArray, dictionary: Dictionary) -> NDArray[np.int
     strings = [text.decode("utf-8", "surrogatepass") for text in column.dictionary.to_pylist()]
     # One more for NULL, which is shown as -1 and so finds the last.
     codes = np.append(dictionary.encode_all(strings), NULL_CODE)
-    found: np.ndarray = codes[column.indices.fill_null(-1).to_numpy()]
+    found: NDArray[np.int64] = codes[column.indices.fill_null(-1).to_numpy()]
     return found
 
 

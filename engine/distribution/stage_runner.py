@@ -39,7 +39,7 @@ class Granularity:
     unit: Literal["event", "message", "interval", "end"]
     length: int = 0
 
-    def units(self, versions: Versions) -> list[np.ndarray]:
+    def units(self, versions: Versions) -> list[NDArray[np.int64]]:
         """Columns, each [n], that together tell the unit that every version, VERSION[n], belongs to."""
         match self.unit:
             case "event":
@@ -172,7 +172,7 @@ class StreamMerger:
         return index, width
 
 
-def in_order(versions: Versions, order: np.ndarray) -> NDArray[np.int64] | None:
+def in_order(versions: Versions, order: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """The places of rows by (stamp, switch, sequence, part, order), int64[n]; None: they are in order."""
     if len(order) < 2:
         return None
@@ -185,7 +185,7 @@ def in_order(versions: Versions, order: np.ndarray) -> NDArray[np.int64] | None:
     return np.argsort(packed, kind="stable")
 
 
-def _packed(keys: Sequence[np.ndarray]) -> np.ndarray | None:
+def _packed(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | None:
     """Keys, the first of which weighs most, as one of the same order; None where 63 bits do not hold them."""
     lows = [int(key.min()) for key in keys]
     bits = [(int(key.max()) - low).bit_length() for key, low in zip(keys, lows, strict=True)]
@@ -199,7 +199,7 @@ def _packed(keys: Sequence[np.ndarray]) -> np.ndarray | None:
     return packed
 
 
-def differs(columns: Sequence[np.ndarray]) -> NDArray[np.bool_]:
+def differs(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
     """Whether a row is the last with equal values in all columns, bool[n - 1]; the last row is left out."""
     count = len(columns[0]) if columns else 0
     found = np.zeros(max(0, count - 1), bool)
@@ -419,7 +419,9 @@ class _OutputRows:
         owners = records.changes.take(chosen >> 1)
         return Block(self.output.name, versions.take(owners), chosen & 1 == 0, values)
 
-    def _values(self, keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _values(
+        self, keys: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Rows as they travel, int64[n, keys + columns], and which of them are there, bool[n]."""
         values = np.empty((len(rows), keys.shape[1] + len(self._columns)), np.int64)
         values[:, : keys.shape[1]] = keys

@@ -129,7 +129,7 @@ class StableHash:
             hashes[there] = known[values[there]]
         return _mixed(hashes)
 
-    def _known(self) -> np.ndarray:
+    def _known(self) -> NDArray[np.uint64]:
         """The hash of every text by its code."""
         strings = self._dictionary.strings() if len(self._dictionary) > len(self._texts) else ()
         if strings:
@@ -213,7 +213,7 @@ class Router:
         ]
 
 
-def _split(block: Block, numbers: np.ndarray) -> list[tuple[int, Block]]:
+def _split(block: Block, numbers: NDArray[np.int64]) -> list[tuple[int, Block]]:
     """The rows of each number, in their order."""
     if not len(block):
         return []

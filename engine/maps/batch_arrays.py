@@ -6,6 +6,7 @@ Structures" (PyObject).
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch
 from orderbook.core.errors import DataError
@@ -18,7 +19,7 @@ _WORD = 8
 _DTYPES = np.dtype(np.int16), np.dtype(np.uint8), np.dtype(np.int64)
 
 
-def array_types(*dtypes: np.dtype) -> np.ndarray:
+def array_types(*dtypes: np.dtype) -> NDArray[np.int64]:
     """int64 addresses of the type of arrays, and of dtypes, which live as long as the process."""
     return np.array([id(np.ndarray), *map(id, dtypes)], np.int64)
 

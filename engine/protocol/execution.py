@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import OrderbookError
 from orderbook.engine.distribution.blocks import Block, Versions
@@ -40,7 +41,7 @@ from orderbook.engine.protocol.versioned_rows import (
 # What is there before any change has this version.
 OPENING: Moment = (0, 0, 0)
 
-Views = dict[str, np.ndarray]
+Views = dict[str, NDArray[np.int64]]
 
 # A row takes about as long to execute as so many entries to copy.
 _ROW_COST = 2
@@ -189,7 +190,7 @@ def versions_of(views: Views) -> Versions:
     return _distinct([rows[:, :VERSION_COLUMNS] for rows in views.values()])
 
 
-def _changed_versions(before: Views, now: Views) -> np.ndarray:
+def _changed_versions(before: Views, now: Views) -> Versions:
     differing = []
     for source in before.keys() | now.keys():
         old, new = before.get(source), now.get(source)
@@ -200,7 +201,7 @@ def _changed_versions(before: Views, now: Views) -> np.ndarray:
     return _distinct([rows[:, :VERSION_COLUMNS] for rows in differing])
 
 
-def _distinct(parts: list[np.ndarray]) -> np.ndarray:
+def _distinct(parts: list[NDArray[np.int64]]) -> Versions:
     if len(parts) == 1:
         # In order already.
         rows = parts[0]

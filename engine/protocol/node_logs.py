@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.engine.distribution.blocks import Block
 from orderbook.engine.protocol.messages import BEGINNING, Address, Life, Marker, Moment, Produced, RowsMessage
@@ -120,7 +121,7 @@ class WriteLog:
     def __init__(self) -> None:
         self._sources: dict[str, CountedRuns] = {}
 
-    def add(self, source: str, rows: np.ndarray, count: int) -> None:
+    def add(self, source: str, rows: NDArray[np.int64], count: int) -> None:
         """Asserts rows, in order, (count 1) or retracts them (count -1)."""
         if len(rows):
             self._sources.setdefault(source, CountedRuns()).add(rows, count)

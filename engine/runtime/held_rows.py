@@ -26,7 +26,7 @@ from orderbook.views.program import CompiledProgram
 from orderbook.views.types import CLOCK, Kind, Relation
 
 # Rows int64[n, width], and how often each stands, int64[n].
-Rows = tuple[np.ndarray, np.ndarray]
+Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 # So few that making them never keeps another thread waiting for long.
 _CHUNK = 1 << 13
 

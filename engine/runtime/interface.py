@@ -108,7 +108,7 @@ class ViewCopy(Protocol):
     def end(self) -> None:
         """Notes nothing more."""
 
-    def rows(self) -> np.ndarray:
+    def rows(self) -> NDArray[np.int64]:
         """After `finish`, in any thread: int64[n, words of the key and of the row]."""
 
 
@@ -237,7 +237,7 @@ class Recorder(Protocol):
     def apply(self, batch: ChangeBatch) -> tuple[Records, ...]:
         """Applies a batch; the Records of every recording, in their order. Raises as Runtime.apply does."""
 
-    def rows(self, view: str) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, view: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Keys and rows of a view now, laid out as in Records, in any order."""
 
     def pending(self) -> tuple[Records, ...]:

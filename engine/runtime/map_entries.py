@@ -117,7 +117,7 @@ class MapRows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def entries(self, column: MapColumn, rows: np.ndarray) -> Entries:
+    def entries(self, column: MapColumn, rows: NDArray[np.int64]) -> Entries:
         """The entries of one of the maps in some of the rows, copied."""
         words = np.empty((len(rows), max(2, column.count)), np.int64)
         words[:, : column.count] = rows[:, column.at : column.at + column.count]
@@ -136,8 +136,8 @@ class MapRows:
             yield found
 
 
-def parts_of(rows: ArrayRows) -> Iterator[np.ndarray]:
-    """All rows in parts."""
+def parts_of(rows: ArrayRows) -> Iterator[NDArray[np.int64]]:
+    """All rows in parts, int64[n, width] or int64[n]."""
     for start in range(0, len(rows), PART):
         yield rows[start : start + PART]
 
@@ -151,22 +151,22 @@ def recode(rows: NDArray[np.int64], columns: Sequence[int], codes: NDArray[np.in
         rows[there, column] = codes[rows[there, column]]
 
 
-def exact_words(values: Sequence[int]) -> np.ndarray:
-    """Exact values as words, as many as the largest needs."""
+def exact_words(values: Sequence[int]) -> NDArray[np.int64]:
+    """Exact values as words, int64[n, m], as many as the largest needs, 2 at least."""
     count = max([2, *(v.bit_length() // 64 + 1 for v in values)])
     data = b"".join(v.to_bytes(8 * count, "little", signed=True) for v in values)
     return np.frombuffer(data, np.int64).reshape(len(values), count)
 
 
-def exact_values(words: np.ndarray) -> list[int]:
+def exact_values(words: NDArray[np.int64]) -> list[int]:
     """The values of `exact_words`."""
     size = 8 * words.shape[1]
     data = np.ascontiguousarray(words).tobytes()
     return [int.from_bytes(data[at : at + size], "little", signed=True) for at in range(0, len(data), size)]
 
 
-def double_words(values: Sequence[Fraction]) -> np.ndarray:
-    """Sums of doubles as the doubles that add up to them, exactly."""
+def double_words(values: Sequence[Fraction]) -> NDArray[np.int64]:
+    """Sums of doubles as the bits of the doubles that add up to them, exactly: int64[n, m]."""
     parts = [_parts(value) for value in values]
     found = np.zeros((len(parts), max([2, *map(len, parts)])))
     for row, own in enumerate(parts):
@@ -185,7 +185,7 @@ def _parts(value: Fraction) -> list[float]:
     return parts
 
 
-def double_values(words: np.ndarray) -> list[Fraction]:
+def double_values(words: NDArray[np.int64]) -> list[Fraction]:
     """The values of `double_words`."""
     return [
         sum(map(Fraction, row), Fraction(0)) for row in np.ascontiguousarray(words).view(np.float64).tolist()
@@ -207,7 +207,7 @@ class RowCounts:
 
     def parts(
         self, relation: Relation, codes: NDArray[np.int64] | None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Rows and counts in parts, TEXT columns recoded (see `recode`)."""
         texts = text_columns(relation)
         for part, counts in zip(parts_of(self.rows), parts_of(self.counts), strict=True):

@@ -114,7 +114,7 @@ class NumbaRecorder:
             raise
         return self._taken()
 
-    def rows(self, view: str) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, view: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """See Recorder."""
         form = RowFormat(self._runtime.plan.program.result(view))
         words = self._runtime.row_words(view)
@@ -211,7 +211,7 @@ class NumbaViewCopy:
         self._shape = hashed(self._keys, "i", ())
         copy_module()
         self._store: StoreCopy | None = None
-        self._parts: list[np.ndarray] = []
+        self._parts: list[NDArray[np.int64]] = []
         # Keys that have changed, and their rows at the end.
         self._changed = np.empty((0, self._keys), np.int64)
         self._now = np.empty((0, self._words), np.int64)
@@ -264,10 +264,10 @@ class NumbaViewCopy:
                 self._state[self._at + word] = 0
         self._at = None
 
-    def rows(self) -> np.ndarray:
+    def rows(self) -> NDArray[np.int64]:
         return np.concatenate([self._now, *apart_from(self._parts, self._changed)])
 
-    def _rows(self, keys: np.ndarray) -> np.ndarray:
+    def _rows(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         out = np.empty((len(keys), self._words), np.int64)
         keys = np.ascontiguousarray(keys)
         count = self._module.rows_at(self._runtime.address, keys, out, out.ctypes.data)

@@ -240,7 +240,7 @@ class FiringRecorder:
                 found[firing.watch].append((done - 1, firing))
         return tuple(_records(r, own) for r, own in zip(self._results, found, strict=True))
 
-    def rows(self, view: str) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, view: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """See Recorder."""
         words = self._runtime.row_words(view)
         count = len(self._program.result(view).keys)
@@ -262,7 +262,7 @@ class FiringRecorder:
 
 
 def unpacked(
-    form: RowFormat, keys: np.ndarray, rows: np.ndarray
+    form: RowFormat, keys: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> list[tuple[tuple[Word, ...], UnpackedRow]]:
     """Keys and rows laid out as in Records, as runtimes have them; a row of count 0 is none."""
     key_values = struct.iter_unpack("<" + form.key, keys.tobytes()) if form.key_count else repeat(())
@@ -289,7 +289,7 @@ def _records(result: Result, found: Sequence[tuple[int, Firing]]) -> Records:
     )
 
 
-def _matrix(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
+def _matrix(rows: Sequence[Sequence[int]], width: int) -> NDArray[np.int64]:
     return np.array(rows, np.int64).reshape(len(rows), width)
 
 
@@ -318,8 +318,11 @@ def row_words(result: Result, row: Row | None) -> list[int]:
     return words
 
 
-def one_word(rows: np.ndarray, at: int, view: str) -> np.ndarray:
-    """The low words of a column of 128 bits at word `at`. Raises ExactnessError where they are not all."""
+def one_word(rows: NDArray[np.int64], at: int, view: str) -> NDArray[np.int64]:
+    """The low words, int64[n], of a column of 128 bits at word `at` of int64[n, words].
+
+    Raises ExactnessError where they are not all.
+    """
     low, high = rows[:, at], rows[:, at + 1]
     if not np.array_equal(low >> 63, high):
         raise ExactnessError(f"{view}: a value does not fit the 64 bits in which rows travel")

@@ -318,7 +318,7 @@ class _Rows:
     def _expiring(self, one: ExpiringRows, index: int) -> ExpiringRows:
         texts = text_columns(self._program.relations[index])
 
-        def encoded(rows: np.ndarray) -> np.ndarray:
+        def encoded(rows: NDArray[np.int64]) -> NDArray[np.int64]:
             made = np.array(rows)
             recode(made, texts, self._codes)
             return made

@@ -90,7 +90,7 @@ class StoreCopy:
 
     def __init__(self, handle: int, words: int, slabs: int | None = None) -> None:
         """slabs: how many are copied in a piece, where not so many as take a millisecond."""
-        self.parts: list[np.ndarray] = []
+        self.parts: list[NDArray[np.int64]] = []
         self._handle, self._words, self._slabs = handle, words, slabs or _PIECE
         self._left = _slabs(handle)[:, 0]
 
@@ -112,7 +112,7 @@ def _slabs(handle: int) -> NDArray[np.int64]:
     return out
 
 
-def _copied(handle: int, slabs: NDArray[np.int64], words: int) -> np.ndarray:
+def _copied(handle: int, slabs: NDArray[np.int64], words: int) -> NDArray[np.int64]:
     out = np.empty((int(slabs[:, 1].sum()), words), np.int64)
     copy_module().copy(handle, np.ascontiguousarray(slabs[:, 0]), out)
     return out
@@ -165,7 +165,7 @@ def keys_of(shape: ModuleType, handle: int, store: Store) -> NDArray[np.int64]:
     return held.rows[:][:, list(held.keys)]
 
 
-def _exported(shape: ModuleType, handle: int, store: Store) -> np.ndarray:
+def _exported(shape: ModuleType, handle: int, store: Store) -> NDArray[np.int64]:
     words = len(store.key_types) + width(store.layout)
     if store.ordered is None and store.key_types:
         return copied(handle, words)
@@ -174,7 +174,7 @@ def _exported(shape: ModuleType, handle: int, store: Store) -> np.ndarray:
     return out
 
 
-def _tree_words(words: np.ndarray, store: Store) -> np.ndarray:
+def _tree_words(words: NDArray[np.int64], store: Store) -> NDArray[np.int64]:
     """The words of a tree's ordered key from those of the key, or back; see engine/generate/support.py."""
     assert store.ordered is not None
     if store.key_types[store.ordered].kind is not Kind.DOUBLE:
@@ -182,8 +182,8 @@ def _tree_words(words: np.ndarray, store: Store) -> np.ndarray:
     return np.where((words >= 0) | (words == NULL_CODE), words, words ^ np.int64(2**63 - 1))
 
 
-def counted(keys: np.ndarray, positions: Sequence[int]) -> Entries:
-    """How many of the keys agree in the columns at `positions`, for each binding of those."""
+def counted(keys: NDArray[np.int64], positions: Sequence[int]) -> Entries:
+    """How many of the keys, int64[n, k], agree in the columns at `positions`, for each binding of those."""
     parts = np.ascontiguousarray(keys[:, list(positions)])
     if not positions:
         found, counts = parts[:1], np.array([len(parts)][: len(parts)])

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import databento_dbn as dbn
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import Problems
 from orderbook.feeds.files.databento_decoder import EVENTS_OF_RECORD, HEAD_BYTES, decode
@@ -72,7 +73,7 @@ _LATEST = 2**63 - 1
 _NEVER = (_LATEST, 0)
 
 
-def _reasons() -> np.ndarray:
+def _reasons() -> NDArray[np.int64]:
     reasons = np.full(ACTIONS, NO_REASON, np.int64)
     for action, reason in _REASONS.items():
         reasons[int(action)] = reason

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from decimal import Decimal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError, Problems, SourceError
 from orderbook.feeds.byte_stream import Blocks, larger
@@ -120,7 +121,7 @@ class ItchSource:
 class _Decoder:
     """Blocks of bytes in, EVENT batches out; `damage` says what ended it before the bytes did."""
 
-    def __init__(self, indexes: np.ndarray, instruments: int, midnight: int, batch_size: int) -> None:
+    def __init__(self, indexes: NDArray[np.int32], instruments: int, midnight: int, batch_size: int) -> None:
         self.damage: str | None = None
         self._batch_size = batch_size
         self._memory = Memory()
@@ -203,7 +204,7 @@ class _Decoder:
             if number := int(self._counts[count]):
                 counts[kind] = number
 
-    def _take(self) -> np.ndarray:
+    def _take(self) -> Events:
         batch = self._out[: self._written]
         self._out, self._written = np.empty(self._batch_size, EVENT), 0
         return batch

@@ -9,12 +9,13 @@ a million of them would miss it.
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 from orderbook.feeds.files import itch_format
 from orderbook.market import order_table
 from orderbook.market.block_memory import Record, has_reserve, load, record_at, store
-from orderbook.market.events import EVENT, Action, BookState, Flag, Side, StateReason
+from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side, StateReason
 
 
 class Count(IntEnum):
@@ -420,7 +421,7 @@ def _framed(context: Record, base: int, position: int, end: int, room: int) -> i
 
 @jit(nogil=True)
 def decode(
-    data: np.ndarray, position: int, end: int, out: np.ndarray, contexts: np.ndarray
+    data: NDArray[np.uint8], position: int, end: int, out: Events, contexts: NDArray[np.void]
 ) -> tuple[int, int]:
     """Decodes the frames of data[position:end], uint8[n], into `out`, EVENT[n], n >= 2, and CONTEXT[1].
 

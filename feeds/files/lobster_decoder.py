@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import called_with, jit
 from orderbook.feeds.files.lobster_book import (
@@ -481,7 +482,7 @@ class LobsterDecoder:
         self._set("hidden", self._hidden.ctypes.data)
         self._set("hidden_capacity", capacity)
 
-    def _entered_again(self, name: str, table: np.ndarray, capacity: int) -> np.ndarray:
+    def _entered_again(self, name: str, table: NDArray[np.void], capacity: int) -> NDArray[np.void]:
         """A table for so many, at most half full, with what the one that there is has."""
         wider = np.zeros(1 << (2 * capacity).bit_length(), ENTRY)
         _enter_again(table.ctypes.data, len(table) - 1, wider.ctypes.data, len(wider) - 1)
@@ -545,7 +546,7 @@ class LobsterDecoder:
         _end_apart(self._address)
 
 
-def _longer(records: np.ndarray, count: int) -> np.ndarray:
+def _longer(records: NDArray[np.void], count: int) -> NDArray[np.void]:
     longer = np.zeros(count, records.dtype)
     longer[: len(records)] = records
     return longer

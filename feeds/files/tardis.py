@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import KEPT_EXAMPLES, DataError, Problems, SourceError
 from orderbook.feeds.byte_stream import MAXIMUM_LINE_BYTES, Blocks, shown
@@ -49,13 +50,13 @@ class Steps:
     tick: int = FIXED_POINT
     lot: int = FIXED_POINT
 
-    def take(self, prices: np.ndarray, amounts: np.ndarray) -> None:
-        """See more numbers, times 10^8."""
+    def take(self, prices: NDArray[np.int64], amounts: NDArray[np.int64]) -> None:
+        """See more numbers, int64[n], times 10^8."""
         self.tick = _step(prices, self.tick)
         self.lot = _step(amounts, self.lot)
 
 
-def _step(numbers: np.ndarray, step: int) -> int:
+def _step(numbers: NDArray[np.int64], step: int) -> int:
     while step > 1 and np.any(numbers % step):
         step //= 10
     return step
@@ -76,13 +77,13 @@ class FileHead:
 
 @dataclass(slots=True, eq=False)
 class _Rows:
-    """Rows of a block, as `read_rows` leaves them."""
+    """Rows of a block, as `read_rows` leaves them: values int64[n, columns], all others [n]."""
 
-    values: np.ndarray
-    hashes: np.ndarray
-    status: np.ndarray
-    starts: np.ndarray
-    lines: np.ndarray
+    values: NDArray[np.int64]
+    hashes: NDArray[np.uint64]
+    status: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    lines: NDArray[np.int64]
 
 
 def read_head(path: Place, whole: bool) -> FileHead:
@@ -175,7 +176,7 @@ class TardisFile:
 
     head: FileHead
     indexes: Mapping[Name, int]
-    steps: np.ndarray
+    steps: NDArray[np.int64]
     problems: Problems
     counts: Counter[str]
     told: Collection[int] = ()
@@ -232,7 +233,7 @@ class TardisFile:
                 "everything before it was read; get the whole file again"
             )
 
-    def _table(self) -> tuple[np.ndarray, np.ndarray]:
+    def _table(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
         """Sorted hashes of names, uint64[n], and their instruments, int32[n]."""
         table = {name_hash([part.encode() for part in name]): self.indexes[name] for name in self.head.names}
         # Without any instrument no row is good either.
@@ -245,11 +246,11 @@ class TardisFile:
     def _events(
         self,
         rows: _Rows,
-        instruments: np.ndarray,
-        levels: np.ndarray,
-        known: np.ndarray,
-        books: np.ndarray,
-        message: np.ndarray,
+        instruments: NDArray[np.int32],
+        levels: NDArray[np.int64],
+        known: NDArray[np.int64],
+        books: NDArray[np.uint8],
+        message: NDArray[np.int64],
         events: Events,
         count: int,
     ) -> int:

@@ -6,6 +6,7 @@ Events are made of the rows that `tardis_text` has read.
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 from orderbook.feeds.files.tardis_text import NOTHING, Status
@@ -41,7 +42,7 @@ _STALE, _MALFORMED, _GAP = int(BookState.STALE), int(StateReason.MALFORMED), int
 VALUES = 5
 
 
-def new_message() -> np.ndarray:
+def new_message() -> NDArray[np.int64]:
     """int64[3]: no message is open."""
     return np.array([NOTHING, -1, 0], np.int64)
 
@@ -50,7 +51,7 @@ def new_message() -> np.ndarray:
 def _write(
     events: Events,
     count: int,
-    message: np.ndarray,
+    message: NDArray[np.int64],
     times: tuple[int, int],
     action: int,
     side: int,
@@ -69,7 +70,7 @@ def _write(
 
 
 @jit(nogil=True)
-def close_message(events: Events, count: int, message: np.ndarray, books: np.ndarray) -> int:
+def close_message(events: Events, count: int, message: NDArray[np.int64], books: NDArray[np.uint8]) -> int:
     """End the open message: a book that was waiting for it is VALID, and its last event is flagged."""
     instrument = message[INSTRUMENT]
     if count > message[CLOSED]:
@@ -84,7 +85,12 @@ def close_message(events: Events, count: int, message: np.ndarray, books: np.nda
 
 @jit(nogil=True)
 def _enter(
-    events: Events, count: int, message: np.ndarray, books: np.ndarray, time: int, instrument: int
+    events: Events,
+    count: int,
+    message: NDArray[np.int64],
+    books: NDArray[np.uint8],
+    time: int,
+    instrument: int,
 ) -> int:
     """Be in the message of (time, instrument)."""
     if time != message[TIME] or instrument != message[INSTRUMENT]:
@@ -95,7 +101,12 @@ def _enter(
 
 @jit(nogil=True)
 def _lose(
-    events: Events, count: int, message: np.ndarray, books: np.ndarray, instrument: int, time: int
+    events: Events,
+    count: int,
+    message: NDArray[np.int64],
+    books: NDArray[np.uint8],
+    instrument: int,
+    time: int,
 ) -> int:
     """A row cannot be used: its book is STALE until it begins again, or all where `instrument` is -1."""
     for index in range(len(books)):
@@ -113,7 +124,7 @@ def _lose(
 
 
 @jit(nogil=True)
-def _time_of(status: int, time: int, message: np.ndarray) -> int:
+def _time_of(status: int, time: int, message: NDArray[np.int64]) -> int:
     """When a row that cannot be used was, in ns: with its time unread, with the row before."""
     return message[TIME] if status in (_COLUMNS, _TIME) else time * 1000
 
@@ -132,14 +143,14 @@ def _fault(price: int, amount: int, tick: int, lot: int) -> int:
 
 @jit(nogil=True)
 def update_events(
-    values: np.ndarray,
-    status: np.ndarray,
-    instruments: np.ndarray,
-    steps: np.ndarray,
-    columns: np.ndarray,
+    values: NDArray[np.int64],
+    status: NDArray[np.uint8],
+    instruments: NDArray[np.int32],
+    steps: NDArray[np.int64],
+    columns: NDArray[np.int64],
     prints: int,
-    books: np.ndarray,
-    message: np.ndarray,
+    books: NDArray[np.uint8],
+    message: NDArray[np.int64],
     events: Events,
     count: int,
 ) -> int:
@@ -195,7 +206,7 @@ def update_events(
 
 
 @jit(nogil=True)
-def _amount_at(prices: np.ndarray, amounts: np.ndarray, price: int, likely: int) -> int:
+def _amount_at(prices: NDArray[np.int64], amounts: NDArray[np.int64], price: int, likely: int) -> int:
     """The amount at a price, NOTHING where it is no level; `likely` is where to look first."""
     if amounts[likely] and prices[likely] == price:
         return amounts[likely]
@@ -207,7 +218,11 @@ def _amount_at(prices: np.ndarray, amounts: np.ndarray, price: int, likely: int)
 
 @jit(nogil=True)
 def _read_levels(
-    values: np.ndarray, places: np.ndarray, steps: np.ndarray, prices: np.ndarray, amounts: np.ndarray
+    values: NDArray[np.int64],
+    places: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    prices: NDArray[np.int64],
+    amounts: NDArray[np.int64],
 ) -> int:
     """The levels of a row, [2, depth], times 10^8, an amount of 0 where there is none; what is wrong."""
     off = 0
@@ -228,17 +243,17 @@ def _read_levels(
 
 @jit(nogil=True)
 def snapshot_events(
-    values: np.ndarray,
-    status: np.ndarray,
-    instruments: np.ndarray,
-    steps: np.ndarray,
-    times_at: np.ndarray,
-    places: np.ndarray,
-    told: np.ndarray,
-    levels: np.ndarray,
-    known: np.ndarray,
-    books: np.ndarray,
-    message: np.ndarray,
+    values: NDArray[np.int64],
+    status: NDArray[np.uint8],
+    instruments: NDArray[np.int32],
+    steps: NDArray[np.int64],
+    times_at: NDArray[np.int64],
+    places: NDArray[np.int64],
+    told: NDArray[np.int64],
+    levels: NDArray[np.int64],
+    known: NDArray[np.int64],
+    books: NDArray[np.uint8],
+    message: NDArray[np.int64],
     events: Events,
     count: int,
 ) -> int:
@@ -292,13 +307,15 @@ def snapshot_events(
 
 
 @jit(nogil=True)
-def _value(values: np.ndarray, place: int) -> int:
+def _value(values: NDArray[np.int64], place: int) -> int:
     """A value of a row, 0 where there is none."""
     return 0 if place < 0 or values[place] == NOTHING else values[place]
 
 
 @jit(nogil=True)
-def _is_new(values: np.ndarray, told: np.ndarray, known: np.ndarray, first: int, last: int) -> bool:
+def _is_new(
+    values: NDArray[np.int64], told: NDArray[np.int64], known: NDArray[np.int64], first: int, last: int
+) -> bool:
     """Whether a row states the first of some values, and any of them anew; notes them."""
     if told[first] < 0 or values[told[first]] == NOTHING:
         return False
@@ -312,12 +329,12 @@ def _is_new(values: np.ndarray, told: np.ndarray, known: np.ndarray, first: int,
 
 @jit(nogil=True)
 def _tell(
-    values: np.ndarray,
-    told: np.ndarray,
-    known: np.ndarray,
+    values: NDArray[np.int64],
+    told: NDArray[np.int64],
+    known: NDArray[np.int64],
     events: Events,
     count: int,
-    message: np.ndarray,
+    message: NDArray[np.int64],
     times: tuple[int, int],
 ) -> int:
     """Write the values of a contract that a row states, where they are others than before."""
@@ -332,14 +349,14 @@ def _tell(
 
 @jit(nogil=True)
 def told_events(
-    values: np.ndarray,
-    status: np.ndarray,
-    instruments: np.ndarray,
-    times_at: np.ndarray,
-    told: np.ndarray,
-    known: np.ndarray,
-    books: np.ndarray,
-    message: np.ndarray,
+    values: NDArray[np.int64],
+    status: NDArray[np.uint8],
+    instruments: NDArray[np.int32],
+    times_at: NDArray[np.int64],
+    told: NDArray[np.int64],
+    known: NDArray[np.int64],
+    books: NDArray[np.uint8],
+    message: NDArray[np.int64],
     events: Events,
     count: int,
 ) -> int:
@@ -360,6 +377,6 @@ def told_events(
     return count
 
 
-def room(rows: int, waiting: int, depth: int, books: int) -> np.ndarray:
+def room(rows: int, waiting: int, depth: int, books: int) -> Events:
     """EVENT[n]: room for the events of `rows` rows of `depth` levels (0: updates) after those waiting."""
     return np.empty(waiting + rows * (4 * depth + 6 if depth else 4) + books + 2, EVENT)

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 
@@ -67,7 +68,7 @@ _K_SKIPPED, _K_NAME, _K_TIME, _K_NUMBER, _K_FLAG, _K_SIDE, _K_ID, _K_COMPUTED, _
 
 
 @jit(nogil=True, inline="always")
-def _hash(block: np.ndarray, start: int, end: int, value: np.uint64) -> np.uint64:
+def _hash(block: NDArray[np.uint8], start: int, end: int, value: np.uint64) -> np.uint64:
     """FNV-1a of bytes, going on from `value`."""
     for i in range(start, end):
         value = (value ^ np.uint64(block[i])) * _PRIME
@@ -84,7 +85,7 @@ def name_hash(names: list[bytes]) -> int:
 
 
 @jit(nogil=True)
-def _integer(block: np.ndarray, start: int, end: int, largest: int) -> int:
+def _integer(block: NDArray[np.uint8], start: int, end: int, largest: int) -> int:
     """Digits as a number up to `largest`; -1 where they are none."""
     if start == end or end - start > 19:
         return -1
@@ -99,7 +100,7 @@ def _integer(block: np.ndarray, start: int, end: int, largest: int) -> int:
 
 
 @jit(nogil=True)
-def _exponent(block: np.ndarray, start: int, end: int) -> int:
+def _exponent(block: NDArray[np.uint8], start: int, end: int) -> int:
     """The exponent after an e; 10^6 where it is malformed."""
     negative = False
     if start < end and (block[start] == _MINUS or block[start] == _PLUS):
@@ -112,7 +113,7 @@ def _exponent(block: np.ndarray, start: int, end: int) -> int:
 
 
 @jit(nogil=True)
-def _decimal(block: np.ndarray, start: int, end: int, scale: int, rounds: bool) -> tuple[int, int]:
+def _decimal(block: NDArray[np.uint8], start: int, end: int, scale: int, rounds: bool) -> tuple[int, int]:
     """(number times 10^scale, 0) of decimal text, or (0, status)."""
     negative = block[start] == _MINUS
     i = start + 1 if negative or block[start] == _PLUS else start
@@ -164,7 +165,7 @@ def _decimal(block: np.ndarray, start: int, end: int, scale: int, rounds: bool) 
 
 
 @jit(nogil=True)
-def _equal(block: np.ndarray, start: int, end: int, text: bytes) -> bool:
+def _equal(block: NDArray[np.uint8], start: int, end: int, text: bytes) -> bool:
     if end - start != len(text):
         return False
     for i in range(len(text)):  # noqa: SIM110 - compiled
@@ -174,7 +175,7 @@ def _equal(block: np.ndarray, start: int, end: int, text: bytes) -> bool:
 
 
 @jit(nogil=True)
-def _side(block: np.ndarray, start: int, end: int) -> int:
+def _side(block: NDArray[np.uint8], start: int, end: int) -> int:
     if _equal(block, start, end, b"bid") or _equal(block, start, end, b"buy"):
         return 0
     if _equal(block, start, end, b"ask") or _equal(block, start, end, b"sell"):
@@ -183,7 +184,7 @@ def _side(block: np.ndarray, start: int, end: int) -> int:
 
 
 @jit(nogil=True)
-def _id(block: np.ndarray, start: int, end: int) -> int:
+def _id(block: NDArray[np.uint8], start: int, end: int) -> int:
     if start == end:
         return 0
     number = _integer(block, start, end, 2**63 - 1)
@@ -194,7 +195,7 @@ def _id(block: np.ndarray, start: int, end: int) -> int:
 
 
 @jit(nogil=True)
-def _field(block: np.ndarray, start: int, end: int, kind: int) -> tuple[int, int]:
+def _field(block: NDArray[np.uint8], start: int, end: int, kind: int) -> tuple[int, int]:
     """(value, status) of one field."""
     if kind == _K_NUMBER:
         return (NOTHING, 0) if start == end else _decimal(block, start, end, _SCALE, False)
@@ -218,13 +219,13 @@ def _field(block: np.ndarray, start: int, end: int, kind: int) -> tuple[int, int
 
 @jit(nogil=True)
 def read_rows(
-    block: np.ndarray,
-    kinds: np.ndarray,
-    values: np.ndarray,
-    hashes: np.ndarray,
-    status: np.ndarray,
-    starts: np.ndarray,
-    lines: np.ndarray,
+    block: NDArray[np.uint8],
+    kinds: NDArray[np.int8],
+    values: NDArray[np.int64],
+    hashes: NDArray[np.uint64],
+    status: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    lines: NDArray[np.int64],
 ) -> tuple[int, int]:
     """Read the whole lines of `block`, uint8[n]; every line ends with a line feed.
 

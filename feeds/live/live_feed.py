@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
-import numpy as np
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
 
@@ -30,6 +29,7 @@ from orderbook.feeds.live.http_requests import (
 from orderbook.feeds.live.session import Connect, Disconnect, Get, Send, Session
 from orderbook.feeds.raw_log import InstrumentText, RawLog
 from orderbook.feeds.source import FeedStatistics
+from orderbook.market.events import Events
 from orderbook.market.instruments import Instrument, Instruments
 
 # Frames that may wait for the consumer before the websocket is no longer read.
@@ -380,7 +380,7 @@ class LiveFeed:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> np.ndarray:
+    async def __anext__(self) -> Events:
         if not self._tasks:
             raise RuntimeError("enter the feed's context before iterating")
         while True:

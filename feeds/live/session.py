@@ -24,7 +24,7 @@ from orderbook.feeds.source import FeedStatistics
 from orderbook.feeds.wire.frame_decoder import CHECKSUMS
 from orderbook.market.book_state import NEVER
 from orderbook.market.crossed_books import CrossedFeed
-from orderbook.market.events import EVENT, BookState, StateReason
+from orderbook.market.events import EVENT, BookState, Events, StateReason
 from orderbook.market.instruments import Instruments
 
 
@@ -237,7 +237,7 @@ class Session:
         """How many events `take` would give."""
         return len(self._events)
 
-    def take(self) -> np.ndarray:
+    def take(self) -> Events:
         """EVENT[n]: the events since the last call, in order."""
         records, crossed = self._events.take_records(), self._crossed
         self.statistics.events += len(records) // _EVENT_BYTES

@@ -20,7 +20,7 @@ from orderbook.market.instruments import Instrument, Instruments
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def order_uuids(seed: int, stream: int, numbers: np.ndarray) -> list[str]:
+def order_uuids(seed: int, stream: int, numbers: NDArray[np.int64]) -> list[str]:
     """UUID texts of order numbers (int64[n]); the same seed, stream and number give the same UUID.
 
     Steele, Lea and Flood's SplitMix64 finaliser scrambles the number, so UUIDs of neighbours look
@@ -91,7 +91,7 @@ class SimulatedBook:
         self._takers = 0
         self._messages: list[bytes] = []
 
-    def uuids(self, numbers: np.ndarray) -> list[str]:
+    def uuids(self, numbers: NDArray[np.int64]) -> list[str]:
         """The UUIDs under which this product's orders (int64[n]) are known outside."""
         return order_uuids(self._seed, self._index, numbers)
 

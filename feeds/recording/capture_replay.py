@@ -51,7 +51,7 @@ class CaptureSessions:
         self._listed: dict[str, list[InstrumentText]] = {}
         self._replaced: list[FeedStatistics] = []
         self._valid: set[str] = set()
-        self._taken: list[np.ndarray] = []
+        self._taken: list[Events] = []
         self._latest: Session | None = None
         self._now = 0.0
 
@@ -74,7 +74,7 @@ class CaptureSessions:
         """How many events `take` would give."""
         return sum(map(len, self._taken)) + (0 if self._latest is None else self._latest.waiting_events)
 
-    def take(self) -> np.ndarray:
+    def take(self) -> Events:
         """EVENT[n]: the events since the last call, in order."""
         self._put_aside()
         parts, self._taken = self._taken, []

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError, Problems, SourceError
 from orderbook.core.files import ParquetFile
@@ -52,7 +53,7 @@ class RecordWriter:
     def __init__(self, path: Path, instruments: Instruments, row_group_size: int = ROW_GROUP_SIZE):
         self.path = path
         self._row_group_size = row_group_size
-        self._waiting: list[np.ndarray] = []
+        self._waiting: list[Events] = []
         self._waiting_rows = 0
         self._schema = _schema(instruments)
         self._file = ParquetFile(path, self._schema)
@@ -111,7 +112,7 @@ class RecordSource:
         self._rows_read = 0
         self._rows = 0
         instruments: dict[Instrument, int] = {}
-        self._indexes: list[np.ndarray] = []
+        self._indexes: list[NDArray[np.int32]] = []
         self._named: list[Sequence[Instrument]] = []
         for path in self._paths:
             named, metadata = read_footer(path)
@@ -158,7 +159,7 @@ class RecordSource:
         if len(waiting):
             yield waiting
 
-    def _events(self, path: Place, indexes: np.ndarray) -> Iterator[Events]:
+    def _events(self, path: Place, indexes: NDArray[np.int32]) -> Iterator[Events]:
         with _open(path) as file:
             try:
                 # One row group after the other, as what a store gives of them is held until the next.

@@ -96,7 +96,7 @@ _LINE_BYTES = 100
 
 _LOG = logging.getLogger("orderbook.feeds")
 _encode = msgspec.json.Encoder().encode
-_Item = Line | np.ndarray
+_Item = Line | Events
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 from orderbook.feeds.wire.bytes_memory import low_bytes, name_of, word
@@ -104,7 +105,7 @@ connection_at = record_at(CONNECTION)
 book_at = record_at(BOOK)
 
 
-def int64_words(memory: np.ndarray) -> memoryview:
+def int64_words(memory: NDArray[np.generic]) -> memoryview:
     """An array's memory as words that Python reads and writes."""
     return memoryview(memory.view(np.uint8)).cast("q")  # type: ignore[arg-type]
 
@@ -215,7 +216,7 @@ def expect_next(context: Record, number: int) -> None:
     connection.expected, connection.late = number + 1, 0
 
 
-def addresses(books: Sequence[BookMemory]) -> np.ndarray:
+def addresses(books: Sequence[BookMemory]) -> NDArray[np.int64]:
     """int64[n], where the books are."""
     return np.array([book.address for book in books], np.int64)
 

@@ -7,6 +7,7 @@ is free ends the look, so that the orders behind one that goes are moved up.
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load, record_at, store
@@ -108,7 +109,7 @@ class OrderAmounts:
     def __init__(self) -> None:
         self._record = np.zeros(1, AMOUNTS)
         self.address = int(self._record.ctypes.data)
-        self._slots: np.ndarray = np.zeros((0, 2), np.int64)
+        self._slots: NDArray[np.int64] = np.zeros((0, 2), np.int64)
         self._reserve(_SMALLEST)
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 from orderbook.feeds.wire.bytes_memory import PADDING, byte, put_byte, put_word, word
@@ -313,9 +314,9 @@ class TextLadder:
         self._elsewhere: dict[int, tuple[str, str]] = {}
         self._notes = np.zeros(1 + NOTE_BYTES // 8, np.int64)
         self._notes_at = int(self._notes.ctypes.data)
-        self._keys: np.ndarray = np.zeros(0, np.int64)
-        self._numbers: np.ndarray = self._keys
-        self._slots: np.ndarray = np.zeros((0, SLOT), np.uint8)
+        self._keys: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._numbers: NDArray[np.int64] = self._keys
+        self._slots: NDArray[np.uint8] = np.zeros((0, SLOT), np.uint8)
         self._reserve(_CAPACITY)
 
     def __len__(self) -> int:

@@ -29,7 +29,7 @@ from orderbook.jobs.datasets import VERSION_COLUMNS
 from orderbook.jobs.folder import BASELINES, HORIZONS
 from orderbook.market.book_state import TOUCH
 from orderbook.market.books import Books
-from orderbook.market.events import Action, BookState
+from orderbook.market.events import Action, BookState, Events
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.strategies.strategy import StrategyDefinition, watches_of
 from orderbook.views.binding.parser import parse
@@ -90,7 +90,12 @@ class Paths:
                 self._extend(index, touches.take(own[own < len(touches)]), states.take(told), events, times)
 
     def _extend(
-        self, index: int, touches: np.ndarray, states: np.ndarray, events: np.ndarray, times: np.ndarray
+        self,
+        index: int,
+        touches: NDArray[np.void],
+        states: NDArray[np.int64],
+        events: Events,
+        times: NDArray[np.int64],
     ) -> None:
         old = self._points[index]
         places = np.concatenate([touches["event"], states])
@@ -113,7 +118,7 @@ class Paths:
         kept = max(0, int(np.searchsorted(old["time"], since)) - 1)
         self._points[index] = np.concatenate([old[kept:], made[1:]])
 
-    def at(self, index: int, times: np.ndarray) -> NDArray[np.void]:
+    def at(self, index: int, times: NDArray[np.int64]) -> NDArray[np.void]:
         """What was before each time (ns), _POINT[n]."""
         points = self._points[index]
         return points.take(np.maximum(np.searchsorted(points["time"], times) - 1, 0))
@@ -136,7 +141,7 @@ class Paths:
         }
 
 
-def _latest(own: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _latest(own: NDArray[np.bool_], places: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each row the last place of those that are `own` until then, counted from 1; 0: none yet."""
     return np.maximum.accumulate(np.where(own, places + 1, 0))
 
@@ -235,7 +240,7 @@ class Sampler:
         self._most = max(LEAST, MOST // max(1, len(instruments)))
         self._tracks = [Track(LEAST) for _ in instruments]
 
-    def looks(self, instruments: np.ndarray, stamps: np.ndarray) -> Iterator[tuple[int, int]]:
+    def looks(self, instruments: NDArray[np.int32], stamps: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """(place, instrument) of events that begin a step of their instrument's grid, in any order."""
         if not self._sampled:
             return

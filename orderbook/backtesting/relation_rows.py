@@ -219,7 +219,7 @@ class ClockBlocks:
         self._clock, self._ticker = Clock(program.relations, self._rows), Ticker(resolution)
         self._events = 0
 
-    def steps(self, stamps: np.ndarray) -> list[int]:
+    def steps(self, stamps: NDArray[np.int64]) -> list[int]:
         """The steps that rows of these stamps are in, in order."""
         return [int(number) * self.resolution for number in np.unique(stamps // self.resolution)]
 

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError, SourceError, UserError
 from orderbook.durability.journal import Known, Lifecycle, LoggedRun
@@ -42,7 +43,7 @@ from orderbook.feeds.source_kinds import (
 )
 from orderbook.feeds.storage import place
 from orderbook.market.crossed_books import CROSSED_LIMIT
-from orderbook.market.events import EVENT, Flag
+from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.event_queue import Stamped
 
@@ -205,7 +206,7 @@ class LoggedSlice(Slice):
     """
 
     entry: Stamped | Lifecycle | Known | None
-    places: np.ndarray
+    places: NDArray[np.void]
 
 
 def logged_slices(run: LoggedRun, errors: list[SourceError]) -> Iterator[LoggedSlice]:
@@ -246,11 +247,11 @@ def logged_slices(run: LoggedRun, errors: list[SourceError]) -> Iterator[LoggedS
     yield LoggedSlice(NOTHING, (), None, None, nothing)
 
 
-def _content(item: np.ndarray | ChangeItem) -> Sequence[object] | np.ndarray:
+def _content(item: Events | ChangeItem) -> Sequence[object] | Events:
     return item.changes if isinstance(item, ChangeItem) else item
 
 
-def _versions(stamp: int, ends: np.ndarray, switch: int, counts: Counter[int]) -> np.ndarray:
+def _versions(stamp: int, ends: NDArray[np.int64], switch: int, counts: Counter[int]) -> NDArray[np.void]:
     """VERSION of messages that end before `ends`, after those that are counted, in which they are put."""
     made = versions_of(np.full(len(ends), stamp), np.diff(ends, prepend=0), switch, counts[switch])
     counts[switch] += len(made)

@@ -149,7 +149,7 @@ class StrategyRun:
                 continue
             own = versions[start:end]
 
-            def noted(place: int, own: np.ndarray = own) -> None:
+            def noted(place: int, own: NDArray[np.void] = own) -> None:
                 row = own[place]
                 self._at(int(row["stamp"]), int(row["switch"]), int(row["last"]))
 
@@ -277,7 +277,7 @@ class StrategyRun:
         self._writers.write(name, {**own, PARTITION_KEY: runner.key, **row})
 
 
-def _message_starts(versions: Versions) -> np.ndarray:
+def _message_starts(versions: Versions) -> NDArray[np.int64]:
     """Where the messages of VERSION[n] begin."""
     if not len(versions):
         return np.empty(0, np.int64)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.core.errors import DataError
@@ -14,7 +15,7 @@ from orderbook.views.m3 import Result
 from orderbook.views.types import Kind, Relation, Type
 
 # Rows int64[n, columns], and how often each stands, int64[n].
-Rows = tuple[np.ndarray, np.ndarray]
+Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 _TIMESTAMP = pa.timestamp("ns")
 
 
@@ -26,7 +27,7 @@ class EncodedRows:
     rows int64[n, columns] with how often each stands, int64[n].
     """
 
-    views: Mapping[str, tuple[Result, np.ndarray]]
+    views: Mapping[str, tuple[Result, NDArray[np.int64]]]
     relations: Mapping[str, tuple[Relation, Rows]]
 
     @property
@@ -43,7 +44,7 @@ class EncodedRows:
         }
 
 
-def view_table(result: Result, rows: np.ndarray, dictionary: Dictionary) -> pa.Table:
+def view_table(result: Result, rows: NDArray[np.int64], dictionary: Dictionary) -> pa.Table:
     """Rows of a view as a table, from words laid out as `RowFormat` says."""
     form = RowFormat(result)
     own = rows[:, form.key_count :]

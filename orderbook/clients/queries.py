@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from orderbook.clients.duckdb_queries import Running, run
 from orderbook.clients.encoded_rows import EncodedRows
@@ -44,7 +45,7 @@ class EngineSnapshot:
     """
 
     version: Version
-    views: Mapping[str, tuple[Result, Callable[[], np.ndarray]]]
+    views: Mapping[str, tuple[Result, Callable[[], NDArray[np.int64]]]]
     relations: Mapping[str, Relation]
     copied: RelationsCopy
     dictionary: Dictionary
@@ -146,7 +147,7 @@ def _taken(
 ) -> EngineSnapshot:
     declared = {relation.name: relation for relation in engine.program.relations}
     relations = {name: declared[name] for name in names if name in declared}
-    found: dict[str, tuple[Result, Callable[[], np.ndarray]]] = {}
+    found: dict[str, tuple[Result, Callable[[], NDArray[np.int64]]]] = {}
     for name in names:
         if name not in declared:
             view, own = engine[name], views.get(name)
@@ -154,7 +155,7 @@ def _taken(
     return EngineSnapshot(engine.version, found, relations, copied, engine.dictionary)
 
 
-def _given(rows: np.ndarray) -> Callable[[], np.ndarray]:
+def _given(rows: NDArray[np.int64]) -> Callable[[], NDArray[np.int64]]:
     return lambda: rows
 
 

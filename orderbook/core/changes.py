@@ -81,8 +81,8 @@ class Dictionary:
         """Codes of many strings, int64[n]."""
         return np.fromiter((self.encode(s) for s in strings), np.int64)
 
-    def decode_all(self, codes: np.ndarray) -> list[str]:
-        """Strings of many codes. Raises DataError as `decode` does."""
+    def decode_all(self, codes: NDArray[np.int64]) -> list[str]:
+        """Strings of many codes, int64[n]. Raises DataError as `decode` does."""
         return [self.decode(code) for code in codes.tolist()]
 
 

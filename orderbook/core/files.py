@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import parquet as pq
 
 from orderbook.core.changes import HALF_CHARACTER
@@ -188,8 +189,11 @@ class Stored:
         """Bytes of one row."""
         return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
 
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        """Rows start .. stop - 1, which may be written to. Raises OSError where the file is shorter."""
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        """Rows start .. stop - 1, of `dtype`, which may be written to.
+
+        Raises OSError where the file is shorter.
+        """
         start, stop, _ = rows.indices(len(self))
         count = max(stop - start, 0)
         data = self.files.read(self.path, self.offset + start * self.row_bytes, count * self.row_bytes)
@@ -207,10 +211,10 @@ class Stored:
         return self[:].tobytes()
 
 
-# An array of any rows, here or in a file.
-ArrayRows = np.ndarray | Stored
+# An array of rows, int64[n] or int64[n, width], here or in a file.
+ArrayRows = NDArray[np.int64] | Stored
 # What a section is made of; several arrays of equal rows stand one behind the other.
-Content = bytes | np.ndarray | Sequence[np.ndarray]
+Content = bytes | NDArray[np.generic] | Sequence[NDArray[np.generic]]
 
 
 _DECIMAL, _INTEGER, _TEXT = range(1, 4)

@@ -121,7 +121,9 @@ def _highest(bucket: int) -> int:
     return ((step + STEPS // 2 + 1) << shift) - 1
 
 
-def _at_most(counts: np.ndarray, highest: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+def _at_most(
+    counts: NDArray[np.int64], highest: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> NDArray[np.int64]:
     below = np.concatenate([[0], np.cumsum(counts)])
     return below[np.searchsorted(highest, bounds, side="right")]
 

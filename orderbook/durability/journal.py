@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError, Problems, SourceError
 from orderbook.core.files import OsFiles, packed, unpacked
@@ -193,7 +194,7 @@ class Renumbering:
     def name(self, own: Sequence[Instrument]) -> None:
         """Takes in what the log says of the events that follow."""
         self.own = tuple(own)
-        self._indexes: np.ndarray | None = None
+        self._indexes: NDArray[np.int32] | None = None
 
     def take(self, entry: Entry, instruments: Instruments) -> Entry:
         """An entry as this run has it; `instruments`, the run's, become those that it names."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import ChangeBatch
 from orderbook.core.errors import OrderbookError, Problems
@@ -75,7 +76,7 @@ def _book_rows(pipeline: Pipeline, saved: BooksState) -> Mapping[str, Rows]:
     program = engine.program
     scratch = Books(instruments, engine.dictionary)
     fit = BookRelations(program.program, engine.dictionary, Problems(), engine.keeps_rows)
-    found: dict[int, list[np.ndarray]] = {}
+    found: dict[int, list[NDArray[np.int64]]] = {}
     for number, instrument in enumerate(saved.places(instruments)):
         for events in saved.events(number, instrument):
             _collect(found, fit.translate(scratch.apply(events)))
@@ -90,7 +91,7 @@ def _book_rows(pipeline: Pipeline, saved: BooksState) -> Mapping[str, Rows]:
     return rows
 
 
-def _collect(found: dict[int, list[np.ndarray]], changes: ChangeBatch) -> None:
+def _collect(found: dict[int, list[NDArray[np.int64]]], changes: ChangeBatch) -> None:
     """Takes in inserted rows by kind; a book that is made in an empty one deletes none."""
     for kind in np.unique(changes.kinds[changes.kinds >= 0]).tolist():
         found.setdefault(kind, []).append(changes.values[changes.kinds == kind])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.core.errors import DataError
@@ -133,7 +134,12 @@ class HistoryTables:
         return pa.table([arrays[name] for name in self._schema.names], schema=self._schema)
 
     def _array(
-        self, name: str, kind: Type, values: np.ndarray, there: np.ndarray, high: np.ndarray | None = None
+        self,
+        name: str,
+        kind: Type,
+        values: NDArray[np.int64],
+        there: NDArray[np.bool_],
+        high: NDArray[np.int64] | None = None,
     ) -> pa.Array:
         return column_array(name, self._schema.field(name).type, kind, self._words, values, there, high)
 

@@ -15,6 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 
@@ -234,7 +235,7 @@ class Memory:
     __slots__ = ("_chunks", "nbytes", "pool")
 
     def __init__(self) -> None:
-        self._chunks: list[np.ndarray] = []
+        self._chunks: list[NDArray[np.uint8]] = []
         self.nbytes = 0
         self.pool = np.zeros(POOL_WORDS, np.int64)
         self.pool[RESERVE] = _SMALLEST_RESERVE

@@ -136,7 +136,7 @@ class BookRelations:
             words += [len(fit.places), len(fit.ranges), *fit.places, *ranges]
         return np.array(words, np.int64)
 
-    def _report(self, relation: Relation, column: int, rows: np.ndarray) -> None:
+    def _report(self, relation: Relation, column: int, rows: NDArray[np.int64]) -> None:
         for row in rows.tolist():
             where = f"{relation.name}.{relation.columns[column].name}"
             self._problems.add(

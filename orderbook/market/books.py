@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
-from orderbook.core.files import ArrayRows, Content, Stored
+from orderbook.core.files import Content, Stored
 from orderbook.core.jit import called_with
 from orderbook.market import ladder, order_table
 from orderbook.market.block_memory import Memory, store
@@ -68,7 +68,7 @@ class BooksState:
 
     names: Sequence[tuple[str, str]]
     books: NDArray[np.void]
-    rows: Sequence[ArrayRows]
+    rows: Sequence[NDArray[np.void] | Stored]
     problems: NDArray[np.int64]
     quotes: NDArray[np.int64]
     events_told: SavedEvents | None = None
@@ -713,7 +713,7 @@ def _aligned(count: int) -> NDArray[np.void]:
     return room[start : start + count * LADDER_BYTES].view(LADDER)
 
 
-def _initial(instruments: Instruments, dictionary: Dictionary) -> np.ndarray:
+def _initial(instruments: Instruments, dictionary: Dictionary) -> NDArray[np.void]:
     books = np.zeros(len(instruments), BOOK)
     for index, instrument in enumerate(instruments):
         book = books[index]
@@ -726,7 +726,7 @@ def _initial(instruments: Instruments, dictionary: Dictionary) -> np.ndarray:
     return books
 
 
-def _levels_of(rows: np.ndarray, side: Side, depth: int) -> np.ndarray:
+def _levels_of(rows: NDArray[np.void], side: Side, depth: int) -> NDArray[np.void]:
     rows = rows[rows["side"] == side]
     prices, inverse, orders = np.unique(rows["price"], return_inverse=True, return_counts=True)
     out = np.empty(len(prices), DEPTH)

@@ -118,7 +118,7 @@ class CrossedWatch:
         if before is not None:
             self._books.load(before)
         # Of the message before, which the next batch may show to be told by the source itself.
-        self._waiting: list[np.ndarray] = []
+        self._waiting: list[Events] = []
 
     def apply(self, events: Events) -> Events:
         """The events with states between them; what comes after the last waits for the next batch.

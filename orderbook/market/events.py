@@ -149,7 +149,7 @@ class Ticker:
         for start, end in pairwise([*ticking, len(events)]):
             yield self.due(int(times[start])), events[start:end]
 
-    def _note_late(self, behind: np.ndarray) -> None:
+    def _note_late(self, behind: NDArray[np.int64]) -> None:
         late = behind[behind > max(self._resolution, _LATE)]
         if len(late):
             self.late += len(late)

@@ -92,8 +92,8 @@ class Flow(NamedTuple):
     slots: NDArray[np.int32]
     queues: NDArray[np.int32]
     activity: NDArray[np.float64]
-    clock: np.ndarray
-    counters: np.ndarray
+    clock: NDArray[np.int64]
+    counters: NDArray[np.int64]
     levels: int
     resting: int
     brokers: int

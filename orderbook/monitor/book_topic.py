@@ -37,7 +37,7 @@ from orderbook.strategies.gated_engine import GatedEngine
 _MOST_EVENTS = 1 << 15
 _TRADE = int(Action.TRADE)
 
-TradeListener = Callable[[np.ndarray], object]
+TradeListener = Callable[[NDArray[np.int64]], object]
 
 
 class TradeTape:
@@ -48,7 +48,7 @@ class TradeTape:
     def __init__(self, count: int) -> None:
         self._count = count
         self._listeners: dict[int, list[TradeListener]] = {}
-        self._noted: deque[np.ndarray] = deque()
+        self._noted: deque[Events] = deque()
         self._events = 0
 
     def note(self, taken: Sequence[Stamped]) -> None:
@@ -98,7 +98,7 @@ class TradeTape:
         nothing = np.zeros(0, np.int64)
         _read_trades(np.zeros(0, EVENT), nothing, nothing, np.empty((0, 0, 0), np.int64))
 
-    def _taken(self) -> deque[np.ndarray]:
+    def _taken(self) -> deque[Events]:
         noted, self._noted, self._events = self._noted, deque(), 0
         return noted
 
@@ -250,13 +250,13 @@ class BookTopic:
         self._run.tape.unlisten(self._index, self._on_trades)
         self._run.orders.unlisten(self._index, self._fills.extend)
 
-    def _on_trades(self, trades: np.ndarray) -> None:
+    def _on_trades(self, trades: NDArray[np.int64]) -> None:
         told = trades.copy()
         steps = self._one.tick_units, self._one.lot_units
         told[:, 1:3] = (trades[:, 1:3] / steps).view(np.int64)
         self._trades = newest_trades(self._trades + told.tobytes())
 
-    def _levels(self, levels: np.ndarray, counted: bool) -> list[list[int | float | None]]:
+    def _levels(self, levels: NDArray[np.void], counted: bool) -> list[list[int | float | None]]:
         """Price in ticks, volume in lots, and the number of orders where the book has orders."""
         orders = levels["orders"].tolist() if counted else [None] * len(levels)
         places = zip(levels["price"].tolist(), levels["volume"].tolist(), orders, strict=True)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.configuration.options import QueryOptions
 from orderbook.core.changes import ChangeBatch
@@ -65,7 +66,7 @@ class Followed:
         self.adding: Replacement | None = None
         self._name, self._engine, self._mailbox = name, engine, mailbox
         self._waiting: list[tuple[int, int]] = []
-        self._words: np.ndarray | None = None
+        self._words: NDArray[np.int64] | None = None
         self._reader: RowReader | None = None
         self._told_at = 0.0
         self._beyond = 0
@@ -103,7 +104,7 @@ class Followed:
             self._post_snapshot(view, reader, now, *self._waiting.pop())
         return None
 
-    def _post_changes(self, view: LiveView, reader: RowReader, now: np.ndarray) -> None:
+    def _post_changes(self, view: LiveView, reader: RowReader, now: NDArray[np.int64]) -> None:
         assert self._words is not None and self._reader is not None
         version = self._engine.version
         gone, come = differences(self._words, now)
@@ -123,7 +124,7 @@ class Followed:
             self._told_at = time.monotonic()
 
     def _post_snapshot(
-        self, view: LiveView, reader: RowReader, now: np.ndarray, client: int, number: int
+        self, view: LiveView, reader: RowReader, now: NDArray[np.int64], client: int, number: int
     ) -> None:
         columns = converters(view)
         rows = [row for _, row in reader.rows(now)]

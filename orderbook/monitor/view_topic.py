@@ -59,8 +59,8 @@ class RowReader:
         self._form = RowFormat(view.layout.result)
         self._unpack = unpacker(self._form.key + self._form.row)
 
-    def count(self, words: np.ndarray) -> int:
-        """How many rows these stand for: equal ones stand once among the words."""
+    def count(self, words: NDArray[np.int64]) -> int:
+        """How many rows these, int64[n, words], stand for: equal ones stand once among the words."""
         return int(words[:, self._form.key_count].sum())
 
     def rows(self, words: NDArray[np.int64]) -> Iterator[tuple[Key, ViewRow]]:
@@ -91,7 +91,7 @@ def differences(
     )
 
 
-def first_rows(layout: ViewLayout, words: NDArray[np.int64], limit: int) -> np.ndarray:
+def first_rows(layout: ViewLayout, words: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     """Where the first rows stand among int64[n, words of `LiveView.row_words`], in order, at most `limit`.
 
     The order is the view's ORDER BY, then its keys, of which NULL is first.
@@ -101,7 +101,7 @@ def first_rows(layout: ViewLayout, words: NDArray[np.int64], limit: int) -> np.n
     return rows.take(np.lexsort([column.take(rows) for column in reversed(columns)])) if columns else rows
 
 
-def _least(columns: Sequence[np.ndarray], rows: np.ndarray, limit: int) -> np.ndarray:
+def _least(columns: Sequence[NDArray[np.generic]], rows: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     """The `limit` least of these rows, in any order."""
     if len(rows) <= limit:
         return rows
@@ -113,7 +113,7 @@ def _least(columns: Sequence[np.ndarray], rows: np.ndarray, limit: int) -> np.nd
     return np.concatenate([before, _least(columns[1:], same, limit - len(before))])
 
 
-def _sorted_by(layout: ViewLayout, words: np.ndarray) -> Iterator[np.ndarray]:
+def _sorted_by(layout: ViewLayout, words: NDArray[np.int64]) -> Iterator[NDArray[np.generic]]:
     """What the rows are sorted by, ascending, the most significant first."""
     form = RowFormat(layout.result)
     for item in layout.shown_by:
@@ -133,8 +133,8 @@ def _sorted_by(layout: ViewLayout, words: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _parts(
-    words: np.ndarray, at: int, kind: Kind, wide: bool, dictionary: Dictionary
-) -> Iterator[np.ndarray]:
+    words: NDArray[np.int64], at: int, kind: Kind, wide: bool, dictionary: Dictionary
+) -> Iterator[NDArray[np.number]]:
     """The values of a column as arrays that sort as they do; a wide one as its high and its low word."""
     if kind is Kind.TEXT:
         yield _ranks(words[:, at], dictionary)
@@ -147,12 +147,13 @@ def _parts(
         yield words[:, at]
 
 
-def _falling(values: np.ndarray) -> np.ndarray:
+def _falling(values: NDArray[np.number]) -> NDArray[np.number]:
     """Values that sort the other way round."""
-    return -values if values.dtype == np.float64 else ~values
+    falling: NDArray[np.number] = np.negative(values) if values.dtype == np.float64 else np.invert(values)
+    return falling
 
 
-def _ranks(codes: np.ndarray, dictionary: Dictionary) -> np.ndarray:
+def _ranks(codes: NDArray[np.int64], dictionary: Dictionary) -> NDArray[np.int64]:
     """The places of texts among those that occur; NULL has any."""
     known, places = np.unique(codes, return_inverse=True)
     given = range(len(dictionary))

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import visible_html
 
@@ -132,11 +133,11 @@ class Series:
     """
 
     name: str
-    x: np.ndarray
-    y: np.ndarray
+    x: NDArray[np.int64 | np.float64]
+    y: NDArray[np.float64]
     kind: Kind = "line"
     colour: str = "one"
-    error: np.ndarray | None = None
+    error: NDArray[np.float64] | None = None
     read: bool = True
 
 
@@ -242,8 +243,11 @@ def _marks(one: Series, x: Scale, y: Scale) -> str:
     return f'<path class="mark {one.colour}" d="{moves}"/>'
 
 
-def thinned(x: np.ndarray, y: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """At most about so many points: of equal parts of x the first, the lowest, the highest and the last."""
+def thinned(
+    x: NDArray[np.int64 | np.float64], y: NDArray[np.float64], most: int
+) -> tuple[NDArray[np.int64 | np.float64], NDArray[np.float64]]:
+    """At most about so many of the points (x and y, [n]): of equal parts of x the first, the lowest, the
+    highest and the last."""
     if len(x) <= most:
         return x, y
     parts = max(1, most // 4)

@@ -28,7 +28,7 @@ class Mids:
         """ns from the first sample to the last."""
         return int(self.times[-1] - self.times[0]) if len(self.times) else 0
 
-    def at(self, times: np.ndarray) -> NDArray[np.float64]:
+    def at(self, times: NDArray[np.int64]) -> NDArray[np.float64]:
         """The mids as of times, float64; NaN before the first."""
         places = np.searchsorted(self.times, times, side="right") - 1
         if not len(self.times):
@@ -162,8 +162,10 @@ def signal_ics(
 class _Foretold:
     """A signal's values, and the returns over a horizon after them in basis points, of all instruments."""
 
-    def __init__(self, parts: Sequence[tuple[Mids, np.ndarray, np.ndarray]], horizon: int) -> None:
-        found: list[list[np.ndarray]] = [[], [], [], []]
+    def __init__(
+        self, parts: Sequence[tuple[Mids, NDArray[np.int64], NDArray[np.float64]]], horizon: int
+    ) -> None:
+        found: list[list[NDArray[np.int64 | np.float64]]] = [[], [], [], []]
         for known, times, signal in parts:
             first = np.searchsorted(known.times, times, side="right") - 1
             there = (first >= 0) & (times + horizon <= known.times[-1])
@@ -197,12 +199,14 @@ class _Foretold:
         half = float(self.halves[taken].mean()) if len(earned) else None
         return *linear, *ranks, hit, hit_error, gross, self._error(earned, self.times[taken]), half
 
-    def _correlation(self, values: np.ndarray, returns: np.ndarray) -> tuple[float | None, float | None]:
+    def _correlation(
+        self, values: NDArray[np.float64], returns: NDArray[np.float64]
+    ) -> tuple[float | None, float | None]:
         a, b = ((own - own.mean()) / (own.std() or 1) for own in (values, returns))
         products = a * b
         return float(products.mean()), self._error(products, self.times)
 
-    def _error(self, scores: np.ndarray, times: np.ndarray) -> float | None:
+    def _error(self, scores: NDArray[np.float64], times: NDArray[np.float64]) -> float | None:
         """The standard error of a mean of scores, expected to be 0, which share moves within a horizon."""
         if not len(scores):
             return None
@@ -214,7 +218,7 @@ class _Foretold:
         return None if found is None else float(found[0])
 
 
-def _ranks(values: np.ndarray) -> NDArray[np.float64]:
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ranks from 0, of equal values their mean."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[places])
@@ -222,7 +226,7 @@ def _ranks(values: np.ndarray) -> NDArray[np.float64]:
 
 def _parts(
     signals: pl.DataFrame, mids: Mapping[Instrument, Mids]
-) -> tuple[list[tuple[Mids, np.ndarray, np.ndarray]], np.ndarray]:
+) -> tuple[list[tuple[Mids, NDArray[np.int64], NDArray[np.float64]]], NDArray[np.float64]]:
     """The mids of each instrument with the times, int64[n], and values, float64[n], of its signal; and the
     values of all."""
     parts = []
@@ -245,7 +249,10 @@ class _Returns:
     """
 
     def __init__(
-        self, parts: Sequence[tuple[Mids, np.ndarray, np.ndarray]], inner: np.ndarray, horizon: int
+        self,
+        parts: Sequence[tuple[Mids, NDArray[np.int64], NDArray[np.float64]]],
+        inner: NDArray[np.float64],
+        horizon: int,
     ) -> None:
         count = len(inner) + 1
         self.samples, self.increments = np.zeros(count, np.int64), 0
@@ -313,10 +320,12 @@ def _t_value(degrees: int) -> float:
     )
 
 
-def _move(mids: Mids, times: np.ndarray, before: np.ndarray, horizon: int) -> np.ndarray:
+def _move(
+    mids: Mids, times: NDArray[np.int64], before: NDArray[np.float64], horizon: int
+) -> NDArray[np.float64]:
     """Basis points that the mid went from `before`; NaN where the market's end is nearer."""
     after = np.where(times + horizon <= mids.times[-1], mids.at(times + horizon), np.nan)
-    moved: np.ndarray = 10_000 * (after - before) / np.abs(before)
+    moved: NDArray[np.float64] = 10_000 * (after - before) / np.abs(before)
     return moved
 
 
@@ -327,7 +336,7 @@ def markouts(
     those that rested and of those that took; below 0 who filled them knew better."""
     rows = []
     for horizon in horizons:
-        parts: dict[bool, list[tuple[np.ndarray, np.ndarray]]] = {True: [], False: []}
+        parts: dict[bool, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {True: [], False: []}
         for (venue, symbol, maker), own in fills.group_by(["venue", "symbol", "maker"], maintain_order=True):
             known = mids.get((str(venue), str(symbol)))
             if known is not None and len(known.times):
@@ -344,7 +353,7 @@ def markouts(
     return pl.DataFrame(rows, schema=_MARKOUTS, orient="row")
 
 
-def _mean_error(times: np.ndarray, values: np.ndarray, reach: int) -> float | None:
+def _mean_error(times: NDArray[np.int64], values: NDArray[np.float64], reach: int) -> float | None:
     """The standard error of a mean whose values are correlated up to `reach` ns apart; None of too few that
     are not."""
     start, length = int(times.min()), max(1, int(times.max() - times.min()))

@@ -49,9 +49,9 @@ class Account:
     strategy: str
     fills: pl.DataFrame
     holdings: Mapping[Instrument, Holding]
-    times: np.ndarray
-    equity: np.ndarray
-    drawdown: np.ndarray
+    times: NDArray[np.int64]
+    equity: NDArray[np.float64]
+    drawdown: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _merged(times: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int
     return np.insert(times, places[new], own[new])
 
 
-def _as_of(holding: Holding, times: np.ndarray, worth: np.ndarray) -> np.ndarray:
+def _as_of(holding: Holding, times: NDArray[np.int64], worth: NDArray[np.float64]) -> NDArray[np.float64]:
     places = np.searchsorted(holding.times, times, side="right") - 1
     return np.where(places >= 0, worth[np.maximum(places, 0)], 0.0)
 
@@ -262,9 +262,9 @@ def _numbers(
     strategy: str,
     venue: str | None,
     symbol: str | None,
-    times: np.ndarray,
-    equity: np.ndarray,
-    drawdown: np.ndarray,
+    times: NDArray[np.int64],
+    equity: NDArray[np.float64],
+    drawdown: NDArray[np.float64],
     fills: pl.DataFrame,
     orders: pl.DataFrame,
 ) -> dict[str, Any]:
@@ -304,10 +304,10 @@ def closed_profits(fills: pl.DataFrame) -> list[float]:
 
 
 def ratios(
-    times: np.ndarray, equity: np.ndarray
+    times: NDArray[np.int64], equity: NDArray[np.float64]
 ) -> tuple[float | None, float | None, float | None, int | None]:
     """`sharpe`, `sortino` and `steadiness` by the longest step that gives 30 changes of equity at least, and
-    that step.
+    that step; times (ns) and equity are [n].
 
     The standard error of a year's Sharpe ratio is 1 / sqrt(years), or more: 4.3 of 20 days. Source: Lo, "The
     statistics of Sharpe ratios", Financial Analysts Journal 58 (2002).
@@ -367,7 +367,7 @@ def attributed(
     return pl.DataFrame(rows, schema=_ATTRIBUTION, orient="row")
 
 
-def _share(times: np.ndarray, held: np.ndarray) -> float:
+def _share(times: NDArray[np.int64], held: NDArray[np.bool_]) -> float:
     if len(times) < 2 or times[-1] == times[0]:
         return 0.0
     return float(np.diff(times)[held[:-1]].sum() / (times[-1] - times[0]))

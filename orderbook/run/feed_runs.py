@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.configuration import options
 from orderbook.configuration.configuration import RecordOptions
@@ -68,7 +69,7 @@ class ReceiptDelay:
 
     def __init__(self) -> None:
         self._histogram = SignedLatencyHistogram()
-        self._waiting: list[np.ndarray] = []
+        self._waiting: list[Events] = []
         self._events = 0
 
     def note(self, events: Events) -> None:
@@ -129,7 +130,7 @@ class FeedRun(ABC):
     name: str
     live: bool
     instruments: Instruments
-    indexes: np.ndarray
+    indexes: NDArray[np.integer]
 
     @abstractmethod
     async def follow(self, put: Put) -> None:

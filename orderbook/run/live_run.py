@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import SourceError
@@ -334,7 +335,7 @@ def _slices(item: Item, size: int) -> Iterator[Item]:
             yield item[start:end]
 
 
-def _cuts(ends: np.ndarray, length: int, size: int) -> Iterator[tuple[int, int]]:
+def _cuts(ends: NDArray[np.int64], length: int, size: int) -> Iterator[tuple[int, int]]:
     start = 0
     while start < length:
         place = int(np.searchsorted(ends, start + size, side="right"))

@@ -89,7 +89,7 @@ class Pipeline:
         # Whether the last message goes on; of the item at hand, how far it is, and who is told of messages.
         self._open, self._place = False, 0
         self._noted: Callable[[int], object] = lambda _: None
-        self._times: np.ndarray | None = None
+        self._times: NDArray[np.int64] | None = None
         self._relations: BookRelations | None = None
         self._receive_time = 0
         # The stamp of the live item at hand.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from orderbook.feeds.merge import Item, Merger
+from orderbook.market.events import Events
 
 # Events that are handed over together, and how many such parts wait at most.
 _TOGETHER, _WAITING = 1 << 16, 4
@@ -70,7 +71,7 @@ def _in_thread(items: Iterable[Any], name: str) -> Generator[Any, None, None]:
 
 def _larger(items: Iterable[Item]) -> Iterator[Item]:
     """Events that follow each other as one batch, as far as it stays small."""
-    held: list[np.ndarray] = []
+    held: list[Events] = []
     count = 0
     error: Exception | None = None
     iterator = iter(items)

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE
 from orderbook.engine.distribution.blocks import VERSION, Block, decode_blocks, encode_blocks, row_version
@@ -89,7 +90,7 @@ def read_files(data: bytes) -> Mapping[str, tuple[DataFile, ...]]:
     return msgspec.msgpack.decode(data, type=dict[str, tuple[DataFile, ...]])
 
 
-def read_versions(data: bytes) -> np.ndarray:
+def read_versions(data: bytes) -> NDArray[np.void]:
     """The versions that a tentative output replaces, LOOK[n]."""
     versions = np.frombuffer(data, VERSION)
     looks = np.empty(len(versions), LOOK)

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import parquet as pq
 
 from orderbook.backtesting.tasks import JobSettings, begun_manifest, check_program
@@ -352,7 +353,7 @@ def node_name(node: tuple[int, int]) -> str:
     return f"{node[0]}.{node[1]}"
 
 
-def _versions(table: pa.Table) -> np.ndarray:
+def _versions(table: pa.Table) -> NDArray[np.void]:
     """LOOK[n]."""
     found = np.empty(table.num_rows, LOOK)
     for name in VERSION_COLUMNS:

@@ -151,7 +151,7 @@ class ExchangeAccount:
             self._power = 2.0
         self._accounts = np.zeros(1, ACCOUNT)
         self._words = memoryview(self._accounts.view(np.uint8)).cast("q")  # type: ignore[arg-type]
-        self._boards: dict[int, np.ndarray] = {}
+        self._boards: dict[int, NDArray[np.void]] = {}
         self._addresses: dict[int, int] = {}
         self._board_words: dict[int, memoryview] = {}
         self._texts: list[str] = []
@@ -461,7 +461,7 @@ def _addresses(row: np.void, name: str) -> list[int]:
     return (ctypes.c_int64 * count).from_address(int(row[name]))[:] if count else []
 
 
-def _orders(address: int) -> np.ndarray:
+def _orders(address: int) -> NDArray[np.void]:
     """The one ORDER at an address."""
     buffer = memoryview((ctypes.c_char * ORDER.itemsize).from_address(address))
     return np.frombuffer(buffer, ORDER)
@@ -514,13 +514,13 @@ def _write(address: int, words: Iterable[int]) -> None:
         ctypes.c_int64.from_address(address + _WORD * place).value = int(word)
 
 
-def _address_of(rows: np.ndarray, name: str) -> int:
+def _address_of(rows: NDArray[np.void], name: str) -> int:
     """Where a field of the first of some records is."""
     assert rows.dtype.fields is not None
     return int(rows.ctypes.data) + rows.dtype.fields[name][1]
 
 
-def _drop_messages(board: np.ndarray) -> None:
+def _drop_messages(board: NDArray[np.void]) -> None:
     row = board[0]
     for words in _words(row, "messages", MESSAGE):
         if words[1] == PLACE:
@@ -537,7 +537,7 @@ def _free(address: int) -> None:
     free_memory(address)
 
 
-def _release(accounts: np.ndarray, boards: Mapping[int, np.ndarray]) -> None:
+def _release(accounts: NDArray[np.void], boards: Mapping[int, NDArray[np.void]]) -> None:
     """Gives back what compiled code has allocated."""
     for board in boards.values():
         _drop_messages(board)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.jit import jit
 from orderbook.market.block_memory import Record, load, record_at
@@ -87,7 +88,7 @@ class WakeConditions:
         self.note_due(LAST)
         self._noted = dict.fromkeys(range(instruments), _NOTHING)
         # What the rows point to.
-        self._boards: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._boards: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def note_due(self, time: int) -> None:
         """From now on a message of any instrument matters at this time of the run, ns, or later."""

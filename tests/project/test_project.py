@@ -1,5 +1,6 @@
 """The project's own files agree with each other."""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -165,3 +166,39 @@ def test_the_tests_that_the_table_of_faults_names_are_there(project: Path) -> No
         f"{file}::{test}" for file, test in named if f"def {test}(" not in (project / file).read_text()
     ]
     assert missing == []
+
+
+def untyped_arrays(source: str) -> list[int]:
+    """Lines that name `np.ndarray` for anything but to ask whether a value is an array."""
+    tree = ast.parse(source)
+    asked = {
+        id(node)
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in ("isinstance", "id")
+        for node in ast.walk(call)
+    }
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "ndarray" and id(node) not in asked
+    ]
+
+
+def test_arrays_are_typed_by_what_they_hold(project: Path) -> None:
+    for text in (
+        "def f(a: np.ndarray) -> None: ...",
+        "x: list[np.ndarray] = []",
+        "Rows = tuple[np.ndarray, int]",
+    ):
+        assert untyped_arrays(text) == [1], text
+    assert untyped_arrays("isinstance(a, np.ndarray | list)\nb: NDArray[np.int64] = a") == []
+    files = [
+        path
+        for folder in ("orderbook", "views", "engine", "feeds", "strategies")
+        for path in sorted((project / folder).rglob("*.py"))
+    ]
+    assert len(files) > 200
+    bare = {str(path.relative_to(project)): untyped_arrays(path.read_text()) for path in files}
+    assert {path: lines for path, lines in bare.items() if lines} == {}

@@ -60,7 +60,7 @@ def column_array(
     return pa.array(values, pa.int64(), mask=~there).cast(form)
 
 
-def _texts(dictionary: Dictionary, codes: np.ndarray, there: np.ndarray) -> pa.Array:
+def _texts(dictionary: Dictionary, codes: NDArray[np.int64], there: NDArray[np.bool_]) -> pa.Array:
     found, places = np.unique(codes[there], return_inverse=True)
     indices = np.zeros(len(codes), np.int32)
     indices[there] = places
@@ -69,7 +69,11 @@ def _texts(dictionary: Dictionary, codes: np.ndarray, there: np.ndarray) -> pa.A
 
 
 def _decimals(
-    name: str, form: pa.DataType, low: np.ndarray, high: np.ndarray | None, there: np.ndarray
+    name: str,
+    form: pa.DataType,
+    low: NDArray[np.int64],
+    high: NDArray[np.int64] | None,
+    there: NDArray[np.bool_],
 ) -> pa.Array:
     """128-bit integers, as low and high words, as decimals; a value of 64 bits has its sign as high word."""
     words = np.empty((len(low), 2), np.int64)

@@ -78,7 +78,7 @@ def _codes_of(frame: pl.DataFrame, name: str, known: list[str]) -> NDArray[np.in
     return codes.to_numpy()
 
 
-def _last(frame: pl.DataFrame) -> np.ndarray:
+def _last(frame: pl.DataFrame) -> NDArray[np.bool_]:
     last = frame["last"]
     if last.dtype not in (pl.Boolean, pl.Null):
         raise DataError(f"column 'last' is {last.dtype}; it holds booleans")
@@ -86,7 +86,11 @@ def _last(frame: pl.DataFrame) -> np.ndarray:
 
 
 def _encode_stream(
-    frame: pl.DataFrame, rows: np.ndarray, relation: Relation, dictionary: Dictionary, values: np.ndarray
+    frame: pl.DataFrame,
+    rows: NDArray[np.int64],
+    relation: Relation,
+    dictionary: Dictionary,
+    values: NDArray[np.int64],
 ) -> list[tuple[int, str]]:
     """Fills in the rows of one stream; returns the first problem of every column, with its row."""
     part = frame if len(rows) == len(frame) else frame[rows]
