@@ -363,12 +363,7 @@ def backtest(
     finished = FinishedTasks(folder, work) if sweeps else None
     count, plan = len(plan.tasks), plan if finished is None else finished.missing(plan)
     if finished is not None:
-        report = _shared(report, count)
-        if finished.results:
-            events = [result.statistics.events for result in finished.results]
-            total(max(events))
-            report(sum(events))
-            noted(f"goes on: {count - len(plan.tasks)} of {count} tasks were done before it was stopped")
+        report = _resumed(finished, count, count - len(plan.tasks), report, total, noted)
     seen = sweeps[0].program if sweeps else settings.strategy_program
     manifest = begun_manifest(
         settings, engine, (spec.named for spec in specs),
@@ -397,6 +392,11 @@ def backtest(
             own = len(finished.results)
             noted(f"{own} of {count} tasks are done; the same command goes on with the rest")
         raise
+    return _ended(folder, manifest, results)
+
+
+def _ended(folder: Place, manifest: Manifest, results: Sequence[TaskResult]) -> Outcome:
+    """Completes the job's folder by what its tasks have made."""
     errors = tuple(dict.fromkeys(line for result in results for line in result.errors))
     summaries = _joined(results)
     found = [finding for result in results for finding in result.findings]
@@ -411,6 +411,24 @@ def backtest(
     forget_tasks(folder)
     problems = tuple(dict.fromkeys(line for result in results for line in result.problems))
     return Outcome(done, summaries, problems, errors, findings)
+
+
+def _resumed(
+    finished: FinishedTasks,
+    count: int,
+    done: int,
+    report: Report,
+    total: Report,
+    noted: Callable[[str], None],
+) -> Report:
+    """Tells of the tasks of a sweep that were done before; what the others report to."""
+    shared = _shared(report, count)
+    events = [result.statistics.events for result in finished.results]
+    if events:
+        total(max(events))
+        shared(sum(events))
+        noted(f"goes on: {done} of {count} tasks were done before it was stopped")
+    return shared
 
 
 def _shared(report: Report, tasks: int) -> Report:

@@ -69,15 +69,7 @@ def read_task(
             if strategies is not None:
                 strategies.run.apply(part)
             if runs or sender is not None:
-                blocks = _blocks(rows, part)
-                for run in runs:
-                    made = run.apply_relations(blocks, part.until)
-                    if sender is not None:
-                        yield from sender.add(made)
-                if sender is not None:
-                    sent = [block for block in blocks if block.source in task.sends]
-                    yield from sender.add(sent)
-                    yield from fills.note(sent, part.until)
+                yield from _staged(task, _blocks(rows, part), part.until, runs, sender, fills)
                 for writers in histories.values():
                     yield from _untaken(task.number, writers)
             if strategies is not None:
@@ -109,6 +101,25 @@ def read_task(
         result = strategies.finished(result)
         yield from _untaken(task.number, strategies.writers)
     yield _told(task.number, result)
+
+
+def _staged(
+    task: ReadTask,
+    blocks: Sequence[Block],
+    until: int | None,
+    runs: Sequence["_StageRun"],
+    sender: Sender | None,
+    fills: Fills,
+) -> Iterator[Sent]:
+    """What rows of relations come to in the task's own stages, and what of it all goes to later ones."""
+    for run in runs:
+        made = run.apply_relations(blocks, until)
+        if sender is not None:
+            yield from sender.add(made)
+    if sender is not None:
+        sent = [block for block in blocks if block.source in task.sends]
+        yield from sender.add(sent)
+        yield from fills.note(sent, until)
 
 
 def _untaken(number: int, writers: HistoryWriters | OrderWriters) -> Iterator[Sent]:

@@ -142,6 +142,15 @@ _Rows = list[tuple[object, ...]]
 
 def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
     """Every table of the catalog by its name, those of the information schema with that before it."""
+    yield from _server_tables()
+    yield from _relation_tables(tables)
+    yield from _key_tables([t for t in tables if t.key])
+    yield from ((name, _table(columns, [])) for name, columns in _EMPTY.items())
+    yield from _information_schema(tables, {t.name: t.key for t in tables if t.key})
+
+
+def _server_tables() -> Iterator[tuple[str, "pa.Table"]]:
+    """What is the same whatever tables there are: namespaces, types, roles and settings."""
     yield (
         "pg_namespace",
         _table(
@@ -149,44 +158,6 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
             [(oid, name, _OWNER, None) for name, oid in _NAMESPACES.items()],
         ),
     )
-    keyed = [t for t in tables if t.key]
-    kinds = [(t.oid, t.name, "v" if t.is_view else "r", bool(t.key), len(t.columns)) for t in tables]
-    kinds += [(*t.index, "i", False, len(t.key)) for t in keyed]
-    yield "pg_class", _table(
-        "oid:i relname relnamespace:i reltype:i reloftype:i relowner:i relam:i relfilenode:i reltablespace:i "
-        "relpages:i reltuples:d relallvisible:i reltoastrelid:i relhasindex:b relisshared:b relpersistence "
-        "relkind "
-        "relnatts:i relchecks:i relhasrules:b relhastriggers:b relhassubclass:b relrowsecurity:b "
-        "relforcerowsecurity:b relispopulated:b relreplident relispartition:b relacl:a reloptions:a "
-        "relpartbound "
-        "relhasoids:b",
-        [
-            (
-                oid, name, 2200, 0, 0, _OWNER, 403 if kind == "i" else 0, oid, 0, 0, -1.0, 0, 0, indexed,
-                False, "p", kind,
-                count, 0, kind == "v", False, False, False, False, True, "n", False, None, None,
-                None, False,
-            )
-            for oid, name, kind, indexed, count in kinds
-        ],
-    )  # fmt: skip
-    numbered = [(t, place, c) for t in tables for place, c in enumerate(t.columns, 1)]
-    yield "pg_attribute", _table(
-        "attrelid:i attname atttypid:i attstattarget:i attlen:i attnum:i attndims:i attcacheoff:i "
-        "atttypmod:i "
-        "attbyval:b attstorage attalign attnotnull:b atthasdef:b atthasmissing:b attidentity attgenerated "
-        "attisdropped:b attislocal:b attinhcount:i attcollation:i attacl:a attoptions:a attfdwoptions:a "
-        "attcompression",
-        [
-            (
-                t.oid, c.name, c.oid, -1, _SIZES[c.oid], place, 0, -1, c.modifier, _SIZES[c.oid] > 0, "p",
-                "i",
-                not c.nullable, False, False, "", "", False, True, 0, 100 if c.oid == 25 else 0, None, None,
-                None, "",
-            )
-            for t, place, c in numbered
-        ],
-    )  # fmt: skip
     yield (
         "pg_type",
         _table(
@@ -233,6 +204,47 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
             [(name, value, None, "", "", "user", "string", "default") for name, value in SETTINGS.items()],
         ),
     )
+
+
+def _relation_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
+    """Tables, views, indexes and columns."""
+    kinds = [(t.oid, t.name, "v" if t.is_view else "r", bool(t.key), len(t.columns)) for t in tables]
+    kinds += [(*t.index, "i", False, len(t.key)) for t in tables if t.key]
+    yield "pg_class", _table(
+        "oid:i relname relnamespace:i reltype:i reloftype:i relowner:i relam:i relfilenode:i reltablespace:i "
+        "relpages:i reltuples:d relallvisible:i reltoastrelid:i relhasindex:b relisshared:b relpersistence "
+        "relkind "
+        "relnatts:i relchecks:i relhasrules:b relhastriggers:b relhassubclass:b relrowsecurity:b "
+        "relforcerowsecurity:b relispopulated:b relreplident relispartition:b relacl:a reloptions:a "
+        "relpartbound "
+        "relhasoids:b",
+        [
+            (
+                oid, name, 2200, 0, 0, _OWNER, 403 if kind == "i" else 0, oid, 0, 0, -1.0, 0, 0, indexed,
+                False, "p", kind,
+                count, 0, kind == "v", False, False, False, False, True, "n", False, None, None,
+                None, False,
+            )
+            for oid, name, kind, indexed, count in kinds
+        ],
+    )  # fmt: skip
+    numbered = [(t, place, c) for t in tables for place, c in enumerate(t.columns, 1)]
+    yield "pg_attribute", _table(
+        "attrelid:i attname atttypid:i attstattarget:i attlen:i attnum:i attndims:i attcacheoff:i "
+        "atttypmod:i "
+        "attbyval:b attstorage attalign attnotnull:b atthasdef:b atthasmissing:b attidentity attgenerated "
+        "attisdropped:b attislocal:b attinhcount:i attcollation:i attacl:a attoptions:a attfdwoptions:a "
+        "attcompression",
+        [
+            (
+                t.oid, c.name, c.oid, -1, _SIZES[c.oid], place, 0, -1, c.modifier, _SIZES[c.oid] > 0, "p",
+                "i",
+                not c.nullable, False, False, "", "", False, True, 0, 100 if c.oid == 25 else 0, None, None,
+                None, "",
+            )
+            for t, place, c in numbered
+        ],
+    )  # fmt: skip
     yield (
         "pg_tables",
         _table(
@@ -247,7 +259,10 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
             [(SCHEMA, t.name, USER, t.sql, t.oid) for t in tables if t.is_view],
         ),
     )
-    keys = {t.name: t.key for t in keyed}
+
+
+def _key_tables(keyed: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
+    """Indexes and constraints of tables that have a key."""
     yield (
         "pg_index",
         _table(
@@ -297,13 +312,11 @@ def catalog_tables(tables: Sequence[Table]) -> Iterator[tuple[str, "pa.Table"]]:
         [
             (
                 t.index[0] + 1, t.index[1], 2200, "p", False, False, True, t.oid, 0, t.index[0], 0, 0, " ",
-                " ", " ", True, 0, True, keys[t.name], None, None, None, None, None, None, None,
+                " ", " ", True, 0, True, t.key, None, None, None, None, None, None, None,
             )
             for t in keyed
         ],
     )  # fmt: skip
-    yield from ((name, _table(columns, [])) for name, columns in _EMPTY.items())
-    yield from _information_schema(tables, keys)
 
 
 def _type_rows(

@@ -67,15 +67,7 @@ def run(
     first. Raises what ended a feed or the run, after everything before that has been applied and the summary
     printed, IncompleteError where the result is incomplete.
     """
-    overrides: dict[str, object] = {"feeds": list(feeds)} if feeds else {}
-    if duration is not None:
-        overrides["run.duration_seconds"] = duration
-    if monitor is not None:
-        overrides["monitor.enabled"] = monitor
-    if postgres is not None:
-        overrides["postgres.enabled"] = postgres
-        if postgres and monitor is None:
-            overrides["monitor.enabled"] = True
+    overrides = _overrides(duration, feeds, monitor, postgres)
     configuration = configured(config, views, strategies, overrides, allow_incomplete, sets)
     configuration.check_core()
     keys = keys_of(configuration)
@@ -122,6 +114,20 @@ def run(
     failed = (*shown.errors, *recordings.errors, *failures)
     found = (*findings_of(pipeline, strategies_done, reports), *sinks.findings())
     tell_incomplete(found, configuration, failed)
+
+
+def _overrides(
+    duration: float | None, feeds: Sequence[str], monitor: bool | None, postgres: bool | None
+) -> dict[str, object]:
+    """What the command line sets of the configuration, by its keys. PostgreSQL's server is the monitor's."""
+    found: dict[str, object] = {"feeds": list(feeds)} if feeds else {}
+    if duration is not None:
+        found["run.duration_seconds"] = duration
+    if monitor is not None or postgres:
+        found["monitor.enabled"] = monitor is not False
+    if postgres is not None:
+        found["postgres.enabled"] = postgres
+    return found
 
 
 class Shown:
