@@ -171,7 +171,8 @@ class VersionedChanges:
 def versions_of(
     stamps: NDArray[np.int64], lengths: NDArray[np.int64], place: int, before: int
 ) -> NDArray[np.void]:
-    """VERSION of the events of messages with these stamps and lengths, `before` events having gone before."""
+    """VERSION[n] of the events of messages with these stamps and lengths, int64[m] each, after `before`
+    events."""
     count = int(lengths.sum())
     versions = np.zeros(count, VERSION)
     versions["stamp"], versions["switch"] = np.repeat(stamps, lengths), place

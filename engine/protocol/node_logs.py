@@ -122,7 +122,7 @@ class WriteLog:
         self._sources: dict[str, CountedRuns] = {}
 
     def add(self, source: str, rows: NDArray[np.int64], count: int) -> None:
-        """Asserts rows, in order, (count 1) or retracts them (count -1)."""
+        """Asserts rows, int64[n, width], in order, (count 1) or retracts them (count -1)."""
         if len(rows):
             self._sources.setdefault(source, CountedRuns()).add(rows, count)
 

@@ -190,8 +190,8 @@ class Runtime(Protocol):
     def restore(self, maps: Sequence[MapRows], codes: NDArray[np.int64] | None) -> None:
         """Replaces the entries of all maps by those that a runtime of the same program copied.
 
-        `codes` gives for each dictionary code in the copy what it is now, None where all are the same.
-        Rows of views follow, watches do not look.
+        `codes`, int64[n], gives for each dictionary code in the copy what it is now, None where all are the
+        same. Rows of views follow, watches do not look.
         """
 
     def adopt(self, other: "Runtime", matches: Mapping[str, Match]) -> None:

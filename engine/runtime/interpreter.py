@@ -429,7 +429,7 @@ class InterpreterRuntime:
             yield key, PlainRow(count, columns)
 
     def row_words(self, view: str) -> NDArray[np.int64]:
-        """All rows of a view, encoded as one array."""
+        """All rows of a view, int64[n, words of the key and of the row]."""
         return words_of(self._program.result(view), self.rows(view))
 
     def copy_view(self, view: str) -> None:

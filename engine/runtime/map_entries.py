@@ -118,7 +118,7 @@ class MapRows:
         return len(self.rows)
 
     def entries(self, column: MapColumn, rows: NDArray[np.int64]) -> Entries:
-        """The entries of one of the maps in some of the rows, copied."""
+        """The entries of one of the maps in some of the rows, int64[n, width], copied."""
         words = np.empty((len(rows), max(2, column.count)), np.int64)
         words[:, : column.count] = rows[:, column.at : column.at + column.count]
         if column.count == 1:
@@ -159,7 +159,7 @@ def exact_words(values: Sequence[int]) -> NDArray[np.int64]:
 
 
 def exact_values(words: NDArray[np.int64]) -> list[int]:
-    """The values of `exact_words`."""
+    """The values of `exact_words`, of int64[n, m]."""
     size = 8 * words.shape[1]
     data = np.ascontiguousarray(words).tobytes()
     return [int.from_bytes(data[at : at + size], "little", signed=True) for at in range(0, len(data), size)]
@@ -186,7 +186,7 @@ def _parts(value: Fraction) -> list[float]:
 
 
 def double_values(words: NDArray[np.int64]) -> list[Fraction]:
-    """The values of `double_words`."""
+    """The values of `double_words`, of int64[n, m]."""
     return [
         sum(map(Fraction, row), Fraction(0)) for row in np.ascontiguousarray(words).view(np.float64).tolist()
     ]
@@ -208,7 +208,7 @@ class RowCounts:
     def parts(
         self, relation: Relation, codes: NDArray[np.int64] | None
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Rows and counts in parts, TEXT columns recoded (see `recode`)."""
+        """Rows, int64[n, width], and counts, int64[n], in parts, TEXT columns recoded (see `recode`)."""
         texts = text_columns(relation)
         for part, counts in zip(parts_of(self.rows), parts_of(self.counts), strict=True):
             rows = part.copy()

@@ -241,7 +241,7 @@ class Sampler:
         self._tracks = [Track(LEAST) for _ in instruments]
 
     def looks(self, instruments: NDArray[np.int32], stamps: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """(place, instrument) of events that begin a step of their instrument's grid, in any order."""
+        """(place, instrument) of events, [n], that begin a step of their instrument's grid, in any order."""
         if not self._sampled:
             return
         for index in np.unique(instruments).tolist():
@@ -283,7 +283,7 @@ class Sampler:
             self._ask(instrument, horizon, True, time, marks)
 
     def filled_at(self, instruments: NDArray[np.int64], times: NDArray[np.int64]) -> None:
-        """Orders were filled by messages of these times (ns), each of an instrument."""
+        """Orders were filled by messages of these times (ns), each of an instrument: both [n]."""
         for index, time in dict.fromkeys(zip(instruments.tolist(), times.tolist(), strict=True)):
             if (index, time) not in self._asked:
                 one = self._instruments[index]

@@ -220,7 +220,7 @@ class ClockBlocks:
         self._events = 0
 
     def steps(self, stamps: NDArray[np.int64]) -> list[int]:
-        """The steps that rows of these stamps are in, in order."""
+        """The steps that rows of these stamps, int64[n], are in, in order."""
         return [int(number) * self.resolution for number in np.unique(stamps // self.resolution)]
 
     def tick(self, stamp: int) -> list[Block]:

@@ -107,7 +107,7 @@ def _staged(
     task: ReadTask,
     blocks: Sequence[Block],
     until: int | None,
-    runs: Sequence["_StageRun"],
+    runs: Sequence["StageRun"],
     sender: Sender | None,
     fills: Fills,
 ) -> Iterator[Sent]:

@@ -45,7 +45,7 @@ class EncodedRows:
 
 
 def view_table(result: Result, rows: NDArray[np.int64], dictionary: Dictionary) -> pa.Table:
-    """Rows of a view as a table, from words laid out as `RowFormat` says."""
+    """Rows of a view as a table, from int64[n, words] laid out as `RowFormat` says."""
     form = RowFormat(result)
     own = rows[:, form.key_count :]
     if len(own) and own[:, 0].max() > 1:

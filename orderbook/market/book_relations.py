@@ -108,7 +108,7 @@ class BookRelations:
 
     @property
     def kinds(self) -> NDArray[np.int16]:
-        """The kind of the program's relations by that of books, -1 for one that it does not read."""
+        """The kind of the program's relations by that of books, int16[n]; -1: it does not read it."""
         return self._kinds
 
     @property

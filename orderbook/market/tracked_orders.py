@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from orderbook.core.files import ArrayRows, Content, Stored
+from orderbook.core.files import Content, Stored
 from orderbook.market.block_memory import Memory
 from orderbook.market.book_loop import (
     copy_balances,
@@ -109,7 +109,9 @@ class TrackedOrders:
             books.append(_Book(int(tracked["number"]), int(tracked["executes"]), placed, balances))
         return found, SavedEvents(books)
 
-    def load(self, places: Sequence[int], rows: Sequence[ArrayRows], saved: SavedEvents | None) -> None:
+    def load(
+        self, places: Sequence[int], rows: Sequence[NDArray[np.void] | Stored], saved: SavedEvents | None
+    ) -> None:
         """Goes on from `save`, the rows being in the books; of those that were not followed nothing was told.
 
         places: the instrument of each book saved.

@@ -29,7 +29,7 @@ class Mids:
         return int(self.times[-1] - self.times[0]) if len(self.times) else 0
 
     def at(self, times: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The mids as of times, float64; NaN before the first."""
+        """The mids as of times, both [n]; NaN before the first."""
         places = np.searchsorted(self.times, times, side="right") - 1
         if not len(self.times):
             return np.full(len(times), np.nan)

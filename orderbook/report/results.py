@@ -63,7 +63,7 @@ class Contract:
     inverse: bool = False
 
     def worth(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The worth of prices."""
+        """The worth of prices, both [n]."""
         if not self.inverse:
             return prices * self.size
         with np.errstate(divide="ignore"):

@@ -265,7 +265,7 @@ class ExchangeAccount:
         return deque(_FILL_WORDS.iter_unpack(exchange.take_fills(self.address, count)) if count else ())
 
     def take_fill_rows(self, count: int) -> NDArray[np.void]:
-        """Takes the first so many FILLs."""
+        """Takes the first so many, FILL[count]."""
         return np.frombuffer(exchange.take_fills(self.address, count) if count else b"", FILL)
 
     def text(self, code: int, one: Instrument) -> str | None:

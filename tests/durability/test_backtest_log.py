@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from durable_support import INSTRUMENTS, SQL, Trader, items
-from test_recovery import feed
+from recovery_support import feed
 
 import orderbook
 from orderbook.backtesting.run import LocalExecutor, backtest

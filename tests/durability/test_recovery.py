@@ -1,8 +1,7 @@
 """What a start finds of the run before: of other views, parameters or strategies, or not fit for use."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -12,38 +11,23 @@ import msgspec
 import numpy as np
 import pytest
 from durable_support import INSTRUMENTS, Trader, items, rows
+from recovery_support import SCORES, STREAM, VIEWS, feed, session, sql_of
 
-from orderbook.configuration.configuration import load_configuration
 from orderbook.durability import journal
-from orderbook.durability.durable_run import DurableRun, checkpoints_of, open_past
+from orderbook.durability.durable_run import checkpoints_of
 from orderbook.engine.checkpoint import CheckpointError, checkpoints
 from orderbook.engine.log.log import Log, SyncPolicy
 from orderbook.engine.log.segments import LogError, Position, Record
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem
 from orderbook.market.events import Action
-from orderbook.market.instruments import Instrument, Instruments
-from orderbook.run.event_queue import Stamped
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.order_views import strategies_of
-from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_view
+from orderbook.strategies.strategy import Strategy, on_view
 from orderbook.views.compilation import compile_views
 from orderbook.views.types import Kind
 
-DEPTH = "SELECT symbol, COUNT(*) AS orders, SUM(volume) AS volume FROM bids GROUP BY symbol"
-VIEWS = {
-    "depth": DEPTH,
-    "asked": "SELECT symbol, SUM(volume * price) AS turnover FROM asks WHERE volume > :k GROUP BY symbol",
-    "levels": "SELECT symbol, price, SUM(volume) AS v FROM bids GROUP BY symbol, price",
-    "both": "SELECT b.symbol, COUNT(*) AS n FROM bids b JOIN asks a ON a.symbol = b.symbol GROUP BY b.symbol",
-    "my_orders": "SELECT strategy, status, COUNT(*) AS n, SUM(filled) AS f FROM orders "
-    "GROUP BY strategy, status",
-    "my_fills": "SELECT side, COUNT(*) AS n, SUM(volume * price) AS turnover FROM fills GROUP BY side",
-    "states": "SELECT symbol, state, reason, COUNT(*) AS n FROM book_states GROUP BY symbol, state, reason",
-    "listed": "SELECT symbol, tick, lot, COUNT(*) AS n FROM instruments GROUP BY symbol, tick, lot",
-    "aged": "SELECT symbol, COUNT(*) AS n FROM bids WHERE ts > NOW() - INTERVAL '1 second' GROUP BY symbol",
-}
 TRADED = "CREATE VIEW traded AS SELECT symbol, COUNT(*) AS n FROM trades GROUP BY symbol;"
 
 
@@ -81,43 +65,6 @@ def fresh_counter() -> None:
     Counter.told.clear()
     Counter.saved = lambda seen: str(seen).encode()
     Counter.mended = True
-
-
-def sql_of(names: Sequence[str]) -> str:
-    return "".join(f"CREATE VIEW {name} AS {VIEWS[name]};\n" for name in names)
-
-
-@contextmanager
-def session(
-    folder: Path,
-    sql: str,
-    strategies: Sequence[type[Strategy]] = (Trader,),
-    k: int = 3,
-    keep_rows: bool = False,
-    backend: Any = "interpreter",
-    instruments: Iterable[Instrument] = INSTRUMENTS,
-    segment: str = "16 KB",
-) -> Iterator[tuple[Pipeline, DurableRun]]:
-    """A process: it recovers, and ends without a word, as one that is killed."""
-    options = {"log.folder": str(folder), "log.segment": segment, "log.sync": "never", "log.keep_log": True}
-    configuration = load_configuration(None, options)
-    program = compile_views(sql, {"k": k})
-
-    def make(known: Instruments) -> Pipeline:
-        engine = GatedEngine(program, backend, keep_rows=keep_rows)
-        return Pipeline(engine, known, [StrategyDefinition(kind) for kind in strategies])
-
-    with open_past(configuration, program, Instruments(instruments)) as past:
-        pipeline, run = past.recovered(make)
-        assert run is not None
-        yield pipeline, run
-
-
-def feed(run: DurableRun, received: Sequence[Any]) -> None:
-    for item in received:
-        stamped = Stamped(run.clock.stamp(), 0, item, True)
-        run.accept([stamped])
-        run.apply(stamped)
 
 
 def trimmed(folder: Path) -> None:
@@ -226,8 +173,6 @@ def test_a_view_of_rows_that_nobody_kept_is_refused_with_the_way_out(tmp_path: P
         assert rows(pipeline)["traded"] == expected
 
 
-STREAM = "CREATE STREAM news (symbol TEXT NOT NULL, score DECIMAL(6, 2)) WITH (max_rows = 50);\n"
-SCORES = "CREATE VIEW scores AS SELECT symbol, SUM(score) AS s, COUNT(*) AS n FROM news GROUP BY symbol;\n"
 LOW = "CREATE VIEW low AS SELECT symbol, score FROM news WHERE score < :k;\n"
 
 

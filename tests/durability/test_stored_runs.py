@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from durable_support import Trader, items, rows
 from paths import FIXTURES
-from test_recovery import SCORES, STREAM, feed, session, sql_of
+from recovery_support import SCORES, STREAM, feed, session, sql_of
 
 from orderbook.durability import journal
 from orderbook.durability.durable_run import checkpoints_of

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from book_samples import INSTRUMENTS, events_of, joined, random_events, row, tuples_of
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_events import PlainEvents, Told
 from samples import examples
-from test_books import INSTRUMENTS, events_of, joined, random_events, row, tuples_of
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from book_samples import INSTRUMENTS, books_and_dictionary, events_of, random_events, row
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
-from test_books import INSTRUMENTS, books_and_dictionary, events_of, random_events, row
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from book_model import BookModel
+from book_samples import INSTRUMENTS, MODELLED, books_and_dictionary, events_of, row, tuples_of
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
-from test_books import INSTRUMENTS, MODELLED, books_and_dictionary, events_of, row, tuples_of
 
 from orderbook.core.changes import Dictionary
 from orderbook.market.books import Books

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from book_model import BookModel
+from book_samples import INSTRUMENTS, MODELLED, events_of, joined, random_events, row, tuples_of
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
-from test_books import INSTRUMENTS, MODELLED, events_of, joined, random_events, row, tuples_of
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems

@@ -11,7 +11,7 @@ from fuzz import RUNTIMES, changes, program_of, streams
 from hypothesis import given
 from paths import SUPPORT
 from samples import examples
-from test_views_property import check_stream
+from stream_checks import check_stream
 from views_catalogue import CATALOGUE, Entry
 
 import orderbook
