@@ -30,6 +30,18 @@ CREATE VIEW pivot_statement AS PIVOT r ON b IN (1 AS one, 0 AS zero) USING MAX(c
 SELECT p.one, COUNT(*) AS n FROM (PIVOT r ON b IN (1 AS one) USING SUM(c) GROUP BY a) p GROUP BY p.one
 -- pivot_in_with
 WITH p AS (PIVOT r ON b IN (1 AS one, 2 AS two) GROUP BY a) SELECT one + two AS n FROM p WHERE one > 0
+-- lateral_of_one_row
+SELECT r.a, x.t, x.n FROM r, LATERAL (SELECT SUM(c) AS t, COUNT(*) AS n FROM s WHERE s.b = r.b) x
+    WHERE x.n < 3
+-- lateral_joined_left
+SELECT r.a, r.b, x.t, t.d FROM r JOIN (SELECT b, d FROM s) t ON t.b = r.b LEFT JOIN LATERAL
+    (SELECT MAX(c) AS t FROM s WHERE s.b < r.b) x ON TRUE
+-- lateral_of_a_lateral
+SELECT a, t + n AS u FROM r, LATERAL (SELECT COALESCE(SUM(c), 0) AS t FROM s WHERE s.b = r.b) x,
+    LATERAL (SELECT COUNT(*) FROM s WHERE s.c > x.t) y(n)
+-- lateral_summed
+SELECT r.b, SUM(x.n) AS t, COUNT(*) AS c FROM r
+    JOIN LATERAL (SELECT COUNT(*) AS n FROM s WHERE s.b = r.b) x ON x.n > 0 GROUP BY r.b
 -- any_values
 SELECT b, ANY_VALUE(b + 1) AS x FROM r GROUP BY b
 -- lengths_of_time

@@ -55,6 +55,19 @@ def test_buckets_are_those_of_postgresql(low: str, high: str, count: int) -> Non
         ("PIVOT m ON t IN ('a') USING SUM(n)", "unknown column t"),
         ("PIVOT m USING SUM(n)", "expected ON and the columns"),
         ("UNPIVOT m ON p, n", "UNPIVOT"),
+        ("SELECT 1 FROM m, LATERAL (SELECT COUNT(*) FROM m o) x", "the columns of LATERAL need names"),
+        ("SELECT 1 FROM m, LATERAL (SELECT COUNT(*) AS c FROM m o) m", "m stands twice in FROM"),
+        (
+            "SELECT 1 FROM m, LATERAL (SELECT COUNT(*) AS c, SUM(n) AS c FROM m o) x",
+            "c stands twice in LATERAL",
+        ),
+        ("SELECT 1 FROM m NATURAL JOIN LATERAL (SELECT COUNT(*) AS n FROM m o) x", "LATERAL in such a join"),
+        (
+            "SELECT 1 FROM m JOIN LATERAL (SELECT COUNT(*) AS n FROM m o) x USING (n)",
+            "LATERAL in such a join",
+        ),
+        ("SELECT 1 FROM m ANTI JOIN LATERAL (SELECT COUNT(*) AS c FROM m o) x ON TRUE", "LATERAL in such"),
+        ("SELECT 1 FROM m, LATERAL (SELECT n FROM m o) x", "LATERAL of a query that is no aggregate"),
     ],
 )
 def test_what_is_not_taken_says_why(query: str, error: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from orderbook.views.binding.aggregates import aggregates_rows
 from orderbook.views.binding.bound import (
     Aggregate,
     ColumnRef,
@@ -82,7 +83,7 @@ class SourceBinder:
             message = refusal_text("table function", "declare a table with CREATE TABLE")
             raise self.queries.text.error(message, node)
         name = identifier(node.this, self.queries.text)
-        alias = self._alias(node, name, scope)
+        alias = self.alias(node, name, scope)
         limits = {} if _column_names(node) else self._limits(alias)
         id = self.queries.unique(alias, node)
         named = self.queries.named(name, node, limits)
@@ -97,7 +98,7 @@ class SourceBinder:
 
     def _derived(self, node: exp.Subquery, scope: Scope) -> Source:
         """A derived table sees the queries around its own, but not its neighbours in FROM."""
-        alias = self._alias(node, "derived", scope)
+        alias = self.alias(node, "derived", scope)
         id = self.queries.unique(alias, node)
         limits = {} if _column_names(node) else self._limits(alias)
         return self._inlined(node, alias, id, self.queries.query(node, scope.parent, limits), scope, None)
@@ -143,7 +144,8 @@ class SourceBinder:
         columns = tuple(Column(n, c.type, c.nullable) for n, c in zip(given, item.columns, strict=True))
         return FromItem(item.alias, item.id, columns, frozenset(), item.rows, stored, item.keys)
 
-    def _alias(self, node: exp.Expr, default: str, scope: Scope) -> str:
+    def alias(self, node: exp.Expr, default: str, scope: Scope) -> str:
+        """The alias of an item of FROM; raises SqlError where another one has it."""
         text, given = self.queries.text, node.args.get("alias")
         alias = default
         if given:
@@ -344,6 +346,9 @@ class JoinBinder:
         side, kind, method = (str(join.args.get(k) or "").upper() for k in ("side", "kind", "method"))
         comma = self.queries.text.sql[position(join)] == ","
         self._check(join, side, kind, method, comma)
+        if isinstance(join.this, exp.Lateral):
+            self._lateral(groups, join, join.this, side)
+            return
         right = self._part(join.this)
         left = groups[-1]
         if comma:
@@ -374,6 +379,71 @@ class JoinBinder:
         if not conditioned and not free:
             message = f"{name} needs ON; write CROSS JOIN to pair every row with every row"
             raise self.queries.text.error(message, join)
+
+    def _lateral(self, groups: list[Joined], join: exp.Join, lateral: exp.Lateral, side: str) -> None:
+        """LATERAL of one row: its columns are scalar subqueries beside those of what stands before it."""
+        text, query = self.queries.text, _one_row(self.queries.text, lateral)
+        on = join.args.get("on")
+        apart = (
+            join.args.get("method")
+            or join.args.get("using")
+            or str(join.args.get("kind")) in ("SEMI", "ANTI")
+        )
+        if apart or side not in ("", "LEFT") or (side and not (isinstance(on, exp.Boolean) and on.this)):
+            instead = "write a comma, CROSS JOIN, JOIN ... ON or LEFT JOIN ... ON TRUE before it"
+            raise text.error(refusal_text("LATERAL in such a join", instead), join)
+        left = _product(groups)
+        id = self.queries.unique("lateral", join)
+        outputs = self._moved(left, id)
+        alias = self.sources.alias(lateral, "lateral", self.scope)
+        names = _column_names(lateral)
+        columns, stored = [], {}
+        self.scope.clause = "FROM"
+        for place, projection in enumerate(query.expressions):
+            given = projection.args.get("alias") or (
+                projection.this if isinstance(projection, exp.Column) else None
+            )
+            if place < len(names):
+                given = names[place]
+            if given is None:
+                raise text.error("the columns of LATERAL need names, as in SUM(volume) AS volume", projection)
+            name = identifier(given, text)
+            if name in stored:
+                raise text.error(f"column {name} stands twice in LATERAL", projection)
+            alone = query.copy()
+            alone.set("expressions", [projection.copy()])
+            value = self.queries.expressions.value(exp.Subquery(this=alone), self.scope)
+            stored[name] = f"{id}_{name}"
+            outputs[stored[name]] = Output(stored[name], value)
+            columns.append(Column(name, value.type, value.nullable))
+        rows = Select(left.rows, logical("AND", left.conditions) if left.conditions else None, (),
+                      tuple(outputs.values()), False)  # fmt: skip
+        for index, item in self._seen_in(left, id):
+            self.scope.items[index] = item
+        self.scope.items.append(FromItem(alias, id, tuple(columns), frozenset(), 1, stored))
+        found = Joined((Source(id, rows),), (), left.start, len(self.scope.items))
+        groups[:] = [found]
+        if not side and on is not None:
+            groups[:] = [replace(found, conditions=tuple(self._on(join)))]
+
+    def _moved(self, part: Joined, id: str) -> dict[str, Output]:
+        """The columns of a part as outputs of a derived table."""
+        return {
+            _moved_name(item, column): Output(_moved_name(item, column), item.reference(column))
+            for item in self.scope.items[part.start : part.end]
+            for column in item.columns
+        }
+
+    def _seen_in(self, part: Joined, id: str) -> list[tuple[int, FromItem]]:
+        """The items of a part as columns of that derived table."""
+        found = []
+        for index in range(part.start, part.end):
+            item = self.scope.items[index]
+            stored = {column.name: _moved_name(item, column) for column in item.columns}
+            places = {item.stored.get(c.name, c.name): stored[c.name] for c in item.columns}
+            keys = tuple(frozenset(places[k] for k in key) for key in item.keys if key <= places.keys())
+            found.append((index, replace(item, id=id, stored=stored, keys=keys)))
+        return found
 
     def _outer_join(self, groups: list[Joined], join: exp.Join, side: str, right: Joined) -> None:
         if side == "LEFT":
@@ -499,6 +569,21 @@ class JoinBinder:
             taken = {"RIGHT": b.taken, "FULL": a.taken + b.taken}.get(side, a.taken)
             self.scope.merged = [m for m in self.scope.merged if m not in (a, b)]
             self.scope.merged.append(MergedColumn(name, a.items + b.items, taken))
+
+
+def _moved_name(item: FromItem, column: Column) -> str:
+    return f"{item.id}_{item.stored.get(column.name, column.name)}"
+
+
+def _one_row(text: SqlText, lateral: exp.Lateral) -> exp.Select:
+    """The query of a LATERAL that is an aggregate without groups; raises SqlError for another one."""
+    query = lateral.this.unnest() if isinstance(lateral.this, exp.Subquery) else lateral.this
+    more = ("group", "having", "qualify", "distinct", "limit", "offset", "order", "with_", "windows")
+    plain = isinstance(query, exp.Select) and not any(query.args.get(k) for k in more)
+    if isinstance(query, exp.Select) and plain and aggregates_rows(query):
+        return query
+    instead = "join a derived table on its columns, or with ASOF JOIN for the latest row"
+    raise text.error(refusal_text("LATERAL of a query that is no aggregate of one row", instead), lateral)
 
 
 def _product(parts: Sequence[Joined], conditions: Sequence[Expression] = ()) -> Joined:
