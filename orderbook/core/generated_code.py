@@ -8,7 +8,9 @@ version of numba and Python; an edit of the library can therefore never meet sta
 Generated modules are written of numbers and of parts that stand in our source (engine/generate/numbering.py).
 `check_source` is the last thing that stands between a text and its being run: it looks at the syntax tree of
 the whole, before it is written to the cache folder. It holds functions over names that it binds itself,
-imports from this project alone, and no strings but layouts and docstrings.
+imports from this project alone, and no strings but layouts and docstrings. A program that changes while it
+runs has most functions as before: each is parsed, looked at and compiled once (`checked_code`), and only
+whether the names of all of them fit together is looked at again.
 """
 
 import ast
@@ -20,8 +22,9 @@ import platform
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Set
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -75,8 +78,33 @@ def check_source(text: str) -> None:
     _Checked(ast.parse(text))
 
 
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function's name, the names that it reads, and those that are its own variables."""
+
+    node: ast.FunctionDef
+    used: Mapping[str, ast.Name]
+    own: Set[str]
+
+
 class _Checked:
     """One module's tree; names of the module are not those of a function's variables."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        found = _LookedAt(tree)
+        module = _BUILTINS | found.bound | {function.node.name for function in found.functions}
+        _require(found.used, module)
+        for function in found.functions:
+            shadowed = function.own & module
+            if shadowed:
+                raise _error(
+                    f"a variable that is called as something of the module, {min(shadowed)},", function.node
+                )
+            _require(function.used, module | function.own)
+
+
+class _LookedAt:
+    """All nodes of a tree, looked at: the names that its statements read and bind, and its functions."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._docstrings = {id(d) for d in _docstrings(tree)}
@@ -84,13 +112,10 @@ class _Checked:
         self._names: set[str] = set()
         functions = [s for s in tree.body if isinstance(s, ast.FunctionDef)]
         statements = [s for s in tree.body if not isinstance(s, ast.FunctionDef)]
-        used, bound = self._nodes(statements)
-        self.module = _BUILTINS | bound | {function.name for function in functions}
-        _require(used, self.module)
-        for function in functions:
-            self._function(function)
+        self.used, self.bound = self._nodes(statements)
+        self.functions = [self._function(function) for function in functions]
 
-    def _function(self, function: ast.FunctionDef) -> None:
+    def _function(self, function: ast.FunctionDef) -> _Function:
         self._name(function.name, function)
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -98,11 +123,7 @@ class _Checked:
                 raise _error("a decorator", decorator)
         self._nodes(node for node in ast.iter_child_nodes(function) if not isinstance(node, ast.stmt))
         used, bound = self._nodes(function.body)
-        own = bound | {a.arg for a in function.args.args}
-        shadowed = own & self.module
-        if shadowed:
-            raise _error(f"a variable that is called as something of the module, {min(shadowed)},", function)
-        _require(used, self.module | own)
+        return _Function(function, used, bound | {a.arg for a in function.args.args})
 
     def _nodes(self, nodes: Iterable[ast.AST]) -> tuple[dict[str, ast.Name], set[str]]:
         """Checks each of the nodes and of those below them; the names there, and those that are bound there.
@@ -185,6 +206,85 @@ def _docstrings(tree: ast.Module) -> Iterator[ast.expr]:
 
 def _error(what: str, node: ast.AST) -> ValueError:
     return ValueError(f"generated source has {what} at line {getattr(node, 'lineno', 1)}; it is not run")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A function of a module with its decorators, or what stands between two, wherever it stands.
+
+    functions: the name of each, the names that it reads, and its own; documented: it begins with a docstring.
+    code: as if it were a module.
+    """
+
+    functions: tuple[tuple[str, frozenset[str], frozenset[str]], ...]
+    used: frozenset[str]
+    bound: frozenset[str]
+    documented: bool
+    code: CodeType
+
+
+# More than a program of a hundred views has.
+_PARTS = 4096
+
+
+@lru_cache(_PARTS)
+def _part(text: str) -> _Part:
+    """Raises ValueError as `check_source`, with lines counted from the part's first, and SyntaxError."""
+    tree = ast.parse(text)
+    found = _LookedAt(tree)
+    functions = tuple((f.node.name, frozenset(f.used), frozenset(f.own)) for f in found.functions)
+    code = compile(text, "", "exec", dont_inherit=True)
+    documented = ast.get_docstring(tree, clean=False) is not None
+    return _Part(functions, frozenset(found.used), frozenset(found.bound), documented, code)
+
+
+def _parts(text: str) -> list[tuple[int, str]]:
+    """A text cut before and after each function: the number of lines before each part, and the part."""
+    starts, inside, decorated = [0], False, False
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if line[0] in "@d" and (line[0] == "@" or line.startswith("def ")):
+            if not decorated:
+                starts.append(number)
+            decorated, inside = line[0] == "@", True
+        elif inside and not line[0].isspace():
+            starts.append(number)
+            inside = False
+    ends = (*starts[1:], len(lines))
+    return [(a, "".join(lines[a:b])) for a, b in zip(starts, ends, strict=True) if a < b]
+
+
+def _fit(parts: Sequence[_Part]) -> bool:
+    """Whether parts that are each as `check_source` wants them are so together."""
+    bound = frozenset[str]().union(*(part.bound for part in parts))
+    functions = [function for part in parts for function in part.functions]
+    module = _BUILTINS | bound | {name for name, *_ in functions}
+    return (
+        not any(part.documented for part in parts[1:])
+        and all(part.used <= module for part in parts)
+        and all(not own & module and used - own <= module for _, used, own in functions)
+    )
+
+
+def _placed(code: CodeType, path: str, before: int) -> CodeType:
+    """Code of a part that stands in a file, with so many lines before it."""
+    constants = tuple(_placed(c, path, before) if isinstance(c, CodeType) else c for c in code.co_consts)
+    first = code.co_firstlineno + before
+    return code.replace(co_filename=path, co_firstlineno=first, co_consts=constants)
+
+
+def checked_code(text: str, path: str) -> tuple[CodeType, ...]:
+    """The code of a module's parts, to be run one after the other. Raises ValueError as `check_source`."""
+    cut = _parts(text) if text.isascii() else []
+    try:
+        parts = [_part(part) for _, part in cut]
+    except (ValueError, SyntaxError):
+        parts = []
+    if not parts or not _fit(parts):
+        # Says what is wrong, and in which line of the whole.
+        check_source(text)
+        return (compile(text, path, "exec", dont_inherit=True),)
+    return tuple(_placed(part.code, path, before) for (before, _), part in zip(cut, parts, strict=True))
 
 
 # What generated code calls: an edit there makes compiled code stale.
@@ -276,27 +376,27 @@ def _published(name: str, text: str) -> ModuleType:
     sys.modules[full_name] = module
     try:
         with step_times.step("functions in Python"):
-            exec(code, vars(module))
+            for part in code:
+                exec(part, vars(module))
     except BaseException:
         del sys.modules[full_name]
         raise
     return module
 
 
-def _code(folder: CacheFolder, name: str, digest: str, text: str, path: str) -> CodeType:
+def _code(folder: CacheFolder, name: str, digest: str, text: str, path: str) -> tuple[CodeType, ...]:
     """Compiling takes a second for 2 MB of text, reading it 10 ms."""
     entry = Entry(name, f"{digest} {path} {sys.implementation.cache_tag} {sys.flags.optimize}", "code")
     kept = folder.read(entry)
     if kept is not None:
         try:
             code = marshal.loads(kept)
-            if isinstance(code, CodeType):
+            if isinstance(code, tuple) and code and all(isinstance(part, CodeType) for part in code):
                 return code
         except (ValueError, EOFError, TypeError):
             pass
         folder.spoilt(entry.file, "holds no code")
-    check_source(text)
-    made = compile(text, path, "exec", dont_inherit=True)
+    made = checked_code(text, path)
     folder.write(entry, marshal.dumps(made))
     return made
 
