@@ -54,6 +54,8 @@ def test_the_options_of_a_strategy(options: str, expected: OrderRules) -> None:
          "kind 'day' of an order; there are 'limit', 'post only', 'ioc', 'fok'"),
         ("CREATE STRATEGY q AS SELECT venue, symbol, 'buy' AS side, price, volume, "
          "¦CASE WHEN id > 1 THEN 'ioc' ELSE 'rest' END AS kind FROM bids", "kind 'rest'"),
+        ("CREATE STRATEGY q AS SELECT venue, symbol, ¦CASE WHEN id > 1 THEN 'buy' END AS side, price, volume "
+         "FROM bids", "side of an order may be NULL here: give the CASE an ELSE"),
         ("CREATE STRATEGY q AS SELECT venue, symbol, ¦side, price, volume FROM (SELECT venue, symbol, "
          "'bid' AS side, price, volume FROM bids UNION ALL SELECT venue, symbol, 'sell', price, volume "
          "FROM asks) x", "side 'bid'"),

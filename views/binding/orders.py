@@ -148,6 +148,13 @@ def check_orders(view: ViewDefinition, query: Select) -> None:
             raise view.text.error(f"an order has no {name} here; {instead}", _column(view, name))
     for name, words in (("side", SIDES), ("kind", KINDS)):
         for value in _constants(known[name], query) if name in known else ():
+            if value is None and name == "kind":
+                continue
+            if value is None:
+                message = (
+                    "side of an order may be NULL here: give the CASE an ELSE, or leave rows out by WHERE"
+                )
+                raise view.text.error(message, _column(view, name))
             if value not in words:
                 message = f"{name} {value!r} of an order; there are {', '.join(map(repr, words))}"
                 raise view.text.error(message, _column(view, name))
