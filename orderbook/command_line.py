@@ -458,7 +458,7 @@ def replan(
 
 @app.command()
 def explain(
-    view: Annotated[str, typer.Argument(help="A view, or a .sql file.")],
+    view: Annotated[str, typer.Argument(help="A view, a .sql file, or a strategy MODULE:CLASS.")],
     stage: Annotated[
         Stage | None,
         typer.Option("--stage", help="One stage of the compiler; without it, an overview with costs."),

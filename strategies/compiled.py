@@ -48,8 +48,9 @@ from orderbook.engine.runtime.row_format import RowFormat, UnpackedFiring, Unpac
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.block_memory import record_at
 from orderbook.market.instruments import SCALE, Instrument
-from orderbook.strategies.execution import desk
+from orderbook.strategies.execution import desk, row_dispatch
 from orderbook.strategies.execution.account import OPEN, Order, OrderSide
+from orderbook.strategies.execution.desk_messages import NEWS
 from orderbook.strategies.execution.exchange_state import LAST, MODIFY, PLACE
 from orderbook.strategies.execution.order_terms import PLAIN, OrderTerms, TimeInForce
 from orderbook.strategies.strategy import Parameter, Strategy, compiled_methods, fields_of
@@ -225,9 +226,9 @@ class CompiledMethods:
         if first == end:
             return None
         words[place + 1] = words[place + 2] = 0
-        size = desk.NEWS.itemsize
+        size = NEWS.itemsize
         held = (ctypes.c_char * (size * (end - first))).from_address(address + size * first)
-        return np.frombuffer(held.raw, desk.NEWS)
+        return np.frombuffer(held.raw, NEWS)
 
     def take_calls(self) -> int:
         """How many methods the loop has called since it was asked last."""
@@ -270,7 +271,7 @@ class CompiledMethods:
 
     def told(self, order: Order, instrument: int) -> None:
         """An order to an instrument is under way or rests, or is done."""
-        price = desk.MARKET if order.price is None else int(order.price.scaleb(SCALE))
+        price = desk.MARKET if order.price is None else fixed(order.price)
         is_open, refused = order.status in OPEN, order.reason is not None
         side = 0 if order.side == "buy" else 1
         desk.note_open(self.address, order.id, instrument, side, price, is_open, refused)
@@ -324,9 +325,9 @@ class RowThrottle:
     ) -> None:
         self._desk, self._result, self._form = desk_at, result, RowFormat(result)
         self._kinds = _kinds_of(result)
-        rows, words = len(desk.THROTTLE.names or ()), self._form.words
+        rows, words = len(row_dispatch.THROTTLE.names or ()), self._form.words
         self._words, self._rows = np.zeros(rows + 2 * words, np.int64), rows
-        self._record = self._words[:rows].view(desk.THROTTLE)[0]
+        self._record = self._words[:rows].view(row_dispatch.THROTTLE)[0]
         self.address = int(self._words.ctypes.data)
         self.watch, self.instrument = watch, instrument
         # Whether the loop knows the row.
@@ -354,7 +355,7 @@ class RowThrottle:
         """The row has changed; whether that is to be told now."""
         bytes_of, old, new = _words_of(event, self._result)
         at = held_words(bytes_of)
-        return bool(desk.offer(self._desk, self.address, at + old, at + new, now))
+        return bool(row_dispatch.offer(self._desk, self.address, at + old, at + new, now))
 
     def done(self, told: int | None = None) -> None:
         """It does not wait any more; since it was told at that time."""
@@ -381,12 +382,12 @@ class RowThrottle:
 def _kinds_of(result: Result) -> NDArray[np.int64]:
     """What each word of a row of a view is."""
     form = RowFormat(result)
-    kinds = np.full(form.words, desk.VALUE_WORD, np.int64)
-    kinds[0] = desk.COUNT_WORD
+    kinds = np.full(form.words, row_dispatch.VALUE_WORD, np.int64)
+    kinds[0] = row_dispatch.COUNT_WORD
     for column, (at, _) in zip(result.columns, form.columns, strict=True):
-        kinds[at] = desk.FLAG_WORD
+        kinds[at] = row_dispatch.FLAG_WORD
         if column.type.kind is Kind.DOUBLE:
-            kinds[at + 1] = desk.DOUBLE_WORD
+            kinds[at + 1] = row_dispatch.DOUBLE_WORD
     return kinds
 
 
@@ -470,6 +471,16 @@ def _row_type(result: Result) -> np.dtype:
                 offsets.append(_WORD * place)
     size = _WORD * form.words
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+
+def fixed(value: Decimal) -> int:
+    """A price, a volume or an amount in 1e-8."""
+    return int(value.scaleb(SCALE))
+
+
+def amount(units: int) -> Decimal:
+    """So many 1e-8."""
+    return Decimal(units).scaleb(-SCALE)
 
 
 def held_words(held: bytes) -> int:

@@ -200,9 +200,9 @@ class GatedEngine(Engine):
 
     @property
     def unobserved(self) -> bool:
-        """Whether nobody is told of each callback, order or fill, and rows of these go nowhere."""
-        told = self.called_back is not _ignore or self.conflating
-        return not (told or any(map(self.takes, ("orders", "fills", "positions"))))
+        """Whether nobody is told of each callback, order or fill."""
+        observers = self.called_back, self._ordered, self._filled
+        return not self.conflating and all(one is _ignore for one in observers)
 
     def takes(self, relation: str) -> bool:
         """Whether rows of what strategies keep go anywhere; where not, they need not be inserted."""

@@ -396,11 +396,12 @@ class StrategyHost:
         """See Host."""
         self._audience.stir(runner)
 
-    def loop_desks(self, free: bool) -> LoopDesks:
-        """Whose compiled methods the loop calls from now on. free: as far as books and the run go."""
+    def loop_desks(self, free: bool, state: int) -> LoopDesks:
+        """Whose compiled methods the loop calls from now on. free: as far as books and the run go. state: of
+        the engine's runtime."""
         if self._desks:
             logged = self._log is not _NO_LOG or self._replayed or self._performed
-            self._desks.look(free and not (self.silent or logged or self.halted is not None))
+            self._desks.look(free and not (self.silent or logged or self.halted is not None), state)
         return self._desks
 
     def leave_loop(self) -> None:
@@ -410,6 +411,7 @@ class StrategyHost:
 
     def ask(self) -> None:
         """Goes on with what compiled methods have asked for in the loop, and could not have there."""
+        self._desks.settle()
         for runner in self._runners:
             runner.go_on()
 

@@ -1,9 +1,9 @@
 """Which compiled methods are called in the compiled loop, and what Python is told of it afterwards.
 
 A strategy runs there where nothing that Python does has to come between: books are valid, its orders go to
-the simulated exchange without limits of risk, and nothing has to know of each order before the next message
-(no `on_fill`, no view of `orders` or `fills`, no log). Elsewhere Python calls the same methods, with the same
-outcome.
+the simulated exchange, and Python has to know of no order before the next message (no `on_fill` of its own,
+no log, nobody who watches a view of `orders`, `fills` or `positions` but strategies in SQL). Elsewhere Python
+calls the same methods, with the same outcome.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,18 +14,23 @@ from numpy.typing import NDArray
 from orderbook.engine.runtime.row_format import RowFormat
 from orderbook.engine.runtime.subscriptions import Subscription
 from orderbook.market.instruments import Instruments
-from orderbook.strategies.execution.desk import HANDLER, INSTANCE
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
 from orderbook.strategies.execution.order_news import OrderNews
+from orderbook.strategies.execution.paper_client import PaperClient
+from orderbook.strategies.execution.row_dispatch import HANDLER, INSTANCE
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.loop_reasons import kept_relations
+from orderbook.strategies.loop_relations import LoopRelations
 from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.runner import Runner
+from orderbook.views.program import CompiledProgram
 
 
 class LoopDesks:
     """The runners of a host with compiled methods.
 
-    `handlers`, `desks` and `count` are what the loop is given, 0 where it is to call nothing; see HANDLER.
+    `handlers`, `desks`, `count` and `relations` are what the loop is given, 0 where it is to call nothing:
+    see HANDLER and `end_message`.
     stir: called where messages matter to a runner that did not. learn: called before Python is to call what
     the loop did, or what it knows is to be known there.
     """
@@ -40,7 +45,6 @@ class LoopDesks:
     ) -> None:
         self._engine, self._instruments, self._stir = engine, instruments, stir
         self._learn = learn
-        symbols = {one.symbol for one in instruments}
         # Of a strategy in SQL all instances are called there, or none is: they share what they watch.
         out = {
             runner.name
@@ -50,35 +54,54 @@ class LoopDesks:
         self._runners = [
             runner
             for runner in runners
-            if runner.compiled is not None
-            and (isinstance(runner.compiled, OrderDesk) or len(symbols) == len(instruments))
-            and runner.runs_in_loop
-            and runner.name not in out
+            if runner.compiled is not None and runner.runs_in_loop and runner.name not in out
         ]
         self._all = runners
+        # By instrument how much further the next of its symbol is, after the last the first; 0: it is alone.
+        self._siblings = np.zeros(len(instruments), np.int64)
+        places: dict[str, list[int]] = {}
+        for index, one in enumerate(instruments):
+            places.setdefault(one.symbol, []).append(index)
+        for same in places.values():
+            self._siblings[same] = np.roll(same, -1) - np.array(same)
         self._watched: Sequence[Subscription] | None = None
+        self._program: CompiledProgram | None = None
+        self._relations: LoopRelations | None = None
+        # Why the loop calls none of them, whatever they are; None: nothing keeps it from that.
+        self.why_not: str | None = None
         self._handlers, self._instances = np.zeros(0, HANDLER), list[NDArray[np.void]]()
-        self._desks = np.zeros(0, np.int64)
+        self._desks, self._count = np.zeros(0, np.int64), 0
+        # Of those that are told of messages of their own alone, these.
+        self._own: list[NDArray[np.int64]] = []
         # Whether the loop calls them.
         self._on = False
-        self.handlers = self.desks = self.count = 0
+        self.handlers = self.desks = self.count = self.relations = 0
 
     def __bool__(self) -> bool:
         return bool(self._runners)
 
-    def look(self, free: bool) -> None:
-        """Says what the loop is given. free: nothing but strategies keeps it from calling their methods."""
+    def look(self, free: bool, state: int = 0) -> None:
+        """Says what the loop is given. free: nothing but strategies keeps it from calling their methods.
+        state: of the engine's runtime."""
         engine = self._engine
         if not (free and isinstance(engine, GatedEngine) and engine.unobserved):
             self._switch(False)
             return
         alive = [runner for runner in self._runners if runner.alive]
-        if engine.watched is not self._watched or len(alive) != len(self._desks):
+        same = engine.watched is self._watched and engine.program is self._program
+        if not same or len(alive) != self._count:
             self._switch(False)
-            self._watched = engine.watched
+            self._watched, self._program, self._count = engine.watched, engine.program, len(alive)
             self._build(engine, alive)
-        if alive and not self._on:
+        if alive and not self._on and self.why_not is None:
             self._switch(True)
+        if self._on and self._relations is not None:
+            self._relations.enter(state, self.handlers)
+
+    def settle(self) -> None:
+        """Raises what is wrong with a row that the loop has left to Python."""
+        if self._relations is not None:
+            self._relations.settle()
 
     def _switch(self, on: bool) -> None:
         if self._on:
@@ -88,18 +111,22 @@ class LoopDesks:
             exchange.told_apart = on and runner.alive
             runner.desk.in_loop = exchange.told_apart
             self._stir(runner)
-            if on:
+            if on and runner.alive:
                 exchange.take_steps()
-                runner.enter_loop()
+                assert self._relations is not None
+                runner.enter_loop(self._relations)
         self._on = on
         self.handlers = int(self._handlers.ctypes.data) if on else 0
-        self.desks, self.count = (int(self._desks.ctypes.data), len(self._desks)) if on else (0, 0)
+        self.desks, self.count = (int(self._desks.ctypes.data), self._count) if on else (0, 0)
+        self.relations = self._relations.address if on and self._relations is not None else 0
 
     def _build(self, engine: GatedEngine, runners: Sequence[Runner]) -> None:
         """Handlers of the watches that there are."""
         assert self._watched is not None
         self._handlers, self._instances = np.zeros(len(self._watched), HANDLER), []
-        self._desks = np.array([runner.desk.address for runner in runners], np.int64)
+        # Behind them is room for those that have something to do.
+        self._desks = np.array([*(runner.desk.address for runner in runners), *[0] * len(runners)], np.int64)
+        self._own.clear()
         for runner in runners:
             exchange, compiled = _exchange(runner), runner.desk
             own = runner.instruments
@@ -108,9 +135,27 @@ class LoopDesks:
             runner.client.stirred.update(own)
             self._stir(runner)
             compiled.row["account"] = exchange.address
-            compiled.row["own"] = compiled.boards[own[0]] if runner.key is not None else 0
+            boards = compiled.boards[own].copy() if runner.key is not None else np.zeros(0, np.int64)
+            self._own.append(boards)
+            compiled.row["own"], compiled.row["own_count"] = boards.ctypes.data, len(boards)
+            compiled.row["siblings"] = self._siblings.ctypes.data if self._siblings.any() else 0
+        self._relations = LoopRelations(engine, self._instruments)
         for number, subscription in enumerate(self._watched):
             self._handle(engine, runners, self._handlers[number], subscription)
+        self.why_not = self._rows_unfit(engine, runners)
+
+    def _rows_unfit(self, engine: GatedEngine, runners: Sequence[Runner]) -> str | None:
+        """Why the loop may not write what strategies are told; None: it may."""
+        assert self._watched is not None and self._relations is not None
+        taken = self._relations.taken
+        for number, subscription in enumerate(self._watched):
+            handler = self._handlers[number]
+            in_loop = handler["entry"] != 0 and handler["apart"] != 0
+            if not in_loop and kept_relations(engine.program.program, subscription.view) & {*taken}:
+                return f"rows of {subscription.view}, which reads what strategies keep, are told to Python"
+        if {"fills", "positions"} & {*taken} and any(_client(one).fee_table() is None for one in runners):
+            return "fees have tiers, and fills are rows"
+        return None
 
     def _handle(
         self, engine: GatedEngine, runners: Sequence[Runner], handler: np.void, subscription: Subscription
@@ -129,12 +174,14 @@ class LoopDesks:
         places = {key: keys.index(key) if key in keys else -1 for key in ("venue", "symbol")}
         rows = []
         if isinstance(own[0].compiled, OrderDesk):
-            # Its rows name instruments themselves, and more than one of an instrument.
+            # Its rows name instruments themselves, and more than one of an instrument; those of an instance
+            # are of its symbol.
             handler["apart"] = 1
+            places["venue"] = -1
             if own[0].key is None:
-                places = dict.fromkeys(places, -1)
+                places["symbol"] = -1
         for runner in own:
-            for index in runner.instruments:
+            for index in runner.instruments[: 1 if handler["apart"] else None]:
                 one = self._instruments[index]
                 codes = engine.dictionary.encode(one.venue), engine.dictionary.encode(one.symbol)
                 throttle = runner.clock.throttle(watch)
@@ -148,7 +195,7 @@ class LoopDesks:
             for row in rows
         ]
         # A row that names no one instrument is Python's.
-        if len(set(named)) < len(self._instruments) and not (handler["apart"] and own[0].key is None):
+        if len(set(named)) < len(self._instruments) and not handler["apart"]:
             return
         instances = np.array(rows, INSTANCE)
         self._instances.append(instances)
@@ -170,3 +217,8 @@ def _exchange(runner: Runner) -> ExchangeAccount:
     exchange = runner.exchange
     assert exchange is not None
     return exchange
+
+
+def _client(runner: Runner) -> PaperClient:
+    assert isinstance(runner.client, PaperClient)
+    return runner.client

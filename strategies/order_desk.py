@@ -34,6 +34,8 @@ from orderbook.views.types import Kind
 
 _NAMES = {name: place for place, name in enumerate(order_rows.STATE.names or ())}
 _ZERO = Decimal(0)
+# Tags that are texts whose places are kept, of orders that are gone.
+_MOST_RANKS = 4096
 # What the loop calls, by methods.
 _CALLED = {"changed": order_rows.note_row, "on_order_update": order_rows.note_order, "look": order_rows.look}
 
@@ -118,7 +120,8 @@ class OrderDesk(CompiledMethods):
                 form = order_rows.WIDE if wide else form
                 self._columns[COLUMNS.index(column.name)] = at, form, column.type.scale
         # Tags that are texts are asked for in the order of these, which Python knows.
-        self.tags_are_texts = kinds.get("tag") is Kind.TEXT
+        self._tags_are_texts = kinds.get("tag") is Kind.TEXT
+        self.row["texts"], self._ranks = self._tags_are_texts, np.zeros((0, 2), np.int64)
         self._places = np.zeros(len(instruments), PLACE)
         self._seen: list[Instrument | None] = [None] * len(instruments)
         self._sides, self._kinds = (
@@ -290,14 +293,18 @@ class OrderDesk(CompiledMethods):
         return int(order_rows.order_of(self.address, *names, side, tag is not None, code))
 
     def _rank(self) -> None:
-        """Ranks tags that are texts."""
-        if not self.tags_are_texts:
+        """Ranks tags that are texts, where one is new."""
+        if not self.row["unranked"]:
             return
+        self.row["unranked"] = 0
         orders = [one for _, one in self._orders() if one["has_tag"]]
-        texts = {int(one["tag"]): self._dictionary.decode(int(one["tag"])) for one in orders}
-        ranks = {tag: rank for rank, tag in enumerate(sorted(texts, key=lambda tag: texts[tag]))}
+        known = self._ranks[:, 0].tolist() if len(self._ranks) < _MOST_RANKS else []
+        codes = sorted({*known, *(int(one["tag"]) for one in orders)})
+        places = {tag: rank for rank, tag in enumerate(sorted(codes, key=self._dictionary.decode))}
+        self._ranks = np.array([(tag, places[tag]) for tag in codes], np.int64).reshape(-1, 2)
+        self.row["ranks"], self.row["ranks_count"] = self._ranks.ctypes.data, len(self._ranks)
         for one in orders:
-            one["rank"] = ranks[int(one["tag"])]
+            one["rank"] = places[int(one["tag"])]
 
     def _orders(self) -> Iterator[tuple[int, np.void]]:
         """The WORKING, with their addresses."""
@@ -307,7 +314,7 @@ class OrderDesk(CompiledMethods):
 
     def _key_of(self, one: np.void) -> OrderKey:
         decode, tag = self._dictionary.decode, int(one["tag"])
-        text: str | int | None = decode(tag) if self.tags_are_texts and one["has_tag"] else tag
+        text: str | int | None = decode(tag) if self._tags_are_texts and one["has_tag"] else tag
         names = decode(int(one["venue"])), decode(int(one["symbol"]))
         return OrderKey(*names, SIDES[int(one["side"])], text if one["has_tag"] else None)
 

@@ -21,10 +21,11 @@ from orderbook.engine.runtime.live_view import Key, LiveView, ViewRow
 from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
 from orderbook.market.books import Books
 from orderbook.market.events import BookState, StateReason
-from orderbook.market.instruments import SCALE, Instrument, Instruments
+from orderbook.market.instruments import Instrument, Instruments
 from orderbook.strategies.clock import CompiledThrottle, RunnerClock, SavedClock
-from orderbook.strategies.compiled import CompiledMethods, RowThrottle
+from orderbook.strategies.compiled import CompiledMethods, RowThrottle, fixed
 from orderbook.strategies.execution.account import (
+    OPEN,
     Fill,
     Order,
     OrderSide,
@@ -46,6 +47,8 @@ from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES
 from orderbook.strategies.execution.order_terms import Number, OrderTerms, TimeInForce
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.loop_reasons import why_in_python, why_throttled_in_python
+from orderbook.strategies.loop_relations import LoopAccount, LoopRelations
 from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.order_views import OrderView
 from orderbook.strategies.strategy import (
@@ -57,7 +60,6 @@ from orderbook.strategies.strategy import (
     Trade,
     ViewWatch,
     compiled_methods,
-    timers_of,
     watches_of,
     with_parameters,
 )
@@ -226,6 +228,8 @@ class Runner:
         self._untold: tuple[list[OrderUpdate], list[OrderUpdate]] = [], []
         # Whether it has looked at the end of the message at hand.
         self.looked = False
+        # What the loop has of its account, from when it ran there first.
+        self._account: LoopAccount | None = None
         # Whether Python goes on at the end of a message of the loop.
         self.went_on = False
 
@@ -344,10 +348,7 @@ class Runner:
         single = len(self._host.instruments) == len(
             {tuple(getattr(one, name, "") for name in names) for one in self._host.instruments}
         )
-        if not single or not {*names} <= {"venue", "symbol"} or watch.when or watch.fire != "change":
-            return None
-        if self.news.trades or timers_of(self._kind):
-            # These are called before the rows that have waited, and by Python.
+        if not single or not {*names} <= {"venue", "symbol"} or why_throttled_in_python(self._kind, watch):
             return None
         place = watches_of(self._kind).index(watch)
 
@@ -480,8 +481,13 @@ class Runner:
         self.ask()
         self._host.stir(self)
 
-    def enter_loop(self) -> None:
-        """The loop is about to call its methods: what they see is as of now."""
+    def enter_loop(self, relations: LoopRelations) -> None:
+        """The loop is about to call its methods: what they see is as of now, and what they are told goes into
+        these relations."""
+        assert isinstance(self.client, PaperClient)
+        if self._account is None:
+            self._account = LoopAccount(self.desk, self.client, self._host.instruments)
+        self._account.enter(relations, self._own_name or self.name, self._positions)
         self.note_positions()
         self.clock.look_anew()
         if isinstance(self._strategy, OrderView):
@@ -502,13 +508,14 @@ class Runner:
     @property
     def runs_in_loop(self) -> bool:
         """Whether nothing of what it is keeps compiled methods from being called in the loop."""
-        follows = (("on_order_update", self._follows_orders), ("on_fill", self._follows_fills))
-        in_python = any(on and not self.compiles(method) for method, on in follows)
-        if in_python or self.exchange is None:
+        client = self.client
+        if not self.instruments or not isinstance(client, PaperClient) or client.exchange is None:
             return False
-        if isinstance(self.compiled, OrderDesk) and self.compiled.tags_are_texts:
+        paced = any(watch.every for watch in watches_of(self._kind))
+        if paced and self.key is not None and len(self.instruments) != 1:
+            # Python knows in which order rows of several venues have waited.
             return False
-        return bool(self.instruments) and (self.key is None or len(self.instruments) == 1)
+        return why_in_python(self._kind, client.watches_drawdown, True) is None
 
     def compiles(self, method: str) -> bool:
         """Whether a method is compiled, for the loop."""
@@ -537,6 +544,10 @@ class Runner:
             left = len(updates) - int(np.count_nonzero(found.kept[called:]))
             first = int(np.count_nonzero(found.kept[called : called + before]))
             self._untold = updates[left : left + first], updates[left + first :]
+        if len(found.fills) and self._account is not None and self._account.keeps_positions:
+            for index in np.unique(found.news["instrument"][found.owners]).tolist():
+                position = self._account.position(self.name, index)
+                self._positions[position.venue, position.symbol] = position
         self.refused += int(np.count_nonzero(found.news["status"] == REFUSED))
         self.fills += len(found.fills)
         return found
@@ -772,6 +783,8 @@ class Runner:
             new = update.new
             index = self._index_of(new.venue, new.symbol)
             self.compiled.told(new, index)
+            if self._account is not None and new.status in OPEN:
+                self._account.told(index, new)
             if update.fills:
                 self.note_positions()
         self.refused += update.new.status == "refused"
@@ -794,6 +807,8 @@ class Runner:
         engine, key = self._host.engine, (fill.venue, fill.symbol)
         old = self._positions.get(key)
         new = self._positions[key] = (old or Position(self.name, *key)).after(fill)
+        if self._account is not None:
+            self._account.hold(self._index_of(*key), new)
         if old is None:
             engine.insert("positions", self._row(new))
         else:
@@ -898,11 +913,6 @@ class Runner:
         return StrategySummary(
             self.name, self.callbacks, self.orders, self.refused, self.fills, positions, next(failures, None)
         )
-
-
-def fixed(value: Decimal) -> int:
-    """A price or a volume in 1e-8."""
-    return int(value.scaleb(SCALE))
 
 
 def _bytes_of(state: object) -> bytes | str:

@@ -30,14 +30,21 @@ from orderbook.run.assembly import (
     with_read,
 )
 from orderbook.run.feed_runs import source_report
-from orderbook.strategies.strategy import watches_of
+from orderbook.strategies.loop_reasons import loop_notes
+from orderbook.strategies.order_views import strategy_of
+from orderbook.strategies.strategy import StrategyDefinition, watches_of
 from orderbook.views.compilation import compile_views
 from orderbook.views.library import declared_views, shipped_views, shown_views, text_of
+from orderbook.views.program import CompiledProgram
 
 
 def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[str]) -> None:
-    """Print one stage of a view, or the overview."""
+    """Print one stage of a view, or the overview; of a strategy MODULE:CLASS what it watches, and where it
+    runs."""
     configuration = load_configuration(config)
+    if ":" in view:
+        _explain_class(configuration, view, stage)
+        return
     file, name = _find(configuration, view)
     parameters = {**configuration.parameters, **_settings(configuration, file, sets)}
     options, note = configuration.engine, ""
@@ -51,12 +58,45 @@ def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[st
     else:
         program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
     text = explained(program, name, stage, statistics) + (note if stage is None else "")
+    if stage is None and any(one.name == name for one in program.catalog.strategies):
+        lines = _in_loop(configuration, strategy_of(program, name), program)
+        text = "\n".join([text.rstrip("\n"), "", *lines, ""])
     told(view=name, stage=stage, text=text)
     # What is piped can be compiled again, what a terminal gets must not steer it.
     text = visible_lines(text.split("\n")) if sys.stdout.isatty() else text
     print(text, end="" if text.endswith("\n") else "\n")
     if stage == "spark" and file in map(configuration.view_file, configuration.run.views):
         _explain_strategies(configuration, name)
+
+
+def _explain_class(configuration: Configuration, name: str, stage: str | None) -> None:
+    """Says what a strategy MODULE:CLASS watches, and whether the compiled loop calls it."""
+    if stage is not None:
+        raise UserError(
+            f"{name} is a class and has no stages; orderbook explain VIEW shows those of what it watches"
+        )
+    own = configuration.with_run(strategies=(name,), views=())
+    assembly = assemble(own)
+    (strategy,) = assembly.strategies
+    watched = [
+        f"{watch.method}: {watch.view}" + (f" when {watch.when}" if watch.when else "")
+        for watch in watches_of(strategy.kind)
+    ]
+    lines = [f"strategy {strategy.name}", *watched, "", *_in_loop(configuration, strategy, assembly.program)]
+    told(view=name, stage=None, text="\n".join(lines))
+    print("\n".join(visible_lines(lines) if sys.stdout.isatty() else lines))
+
+
+def _in_loop(
+    configuration: Configuration, strategy: StrategyDefinition, program: CompiledProgram
+) -> list[str]:
+    """Whether a strategy runs in the compiled loop, beside the others of the run if it is one of that."""
+    others: Sequence[StrategyDefinition] = ()
+    if strategy.name in {name.rpartition(":")[2] for name in configuration.run.strategies}:
+        assembly = assemble(configuration)
+        program = assembly.program
+        others = [one for one in assembly.strategies if one.name != strategy.name]
+    return loop_notes(program.program, strategy, others, configuration.trading)
 
 
 def explain_timings(view: str, config: Path | None, sets: Sequence[str]) -> None:

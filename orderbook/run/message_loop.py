@@ -27,7 +27,8 @@ from orderbook.market.book_relations import BookRelations
 from orderbook.market.book_state import CONTEXT
 from orderbook.market.books import Books, MessageChanges
 from orderbook.market.events import EVENT, Action, Events, Flag
-from orderbook.strategies.execution.desk import dispatch, end_message
+from orderbook.strategies.execution.desk_messages import end_message
+from orderbook.strategies.execution.row_dispatch import dispatch
 from orderbook.strategies.execution.wake_conditions import arrivals, followed, wakes
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.host import StrategyHost
@@ -62,15 +63,16 @@ LOOP = np.dtype(
         ("ahead", "i8"),  # ns, how far the clock of receive times is ahead of the monotonic one
         ("clock", "i8"),  # address of the seconds and nanoseconds of that
         ("handlers", "i8"),  # address of HANDLER, by watch; 0: Python is told of every firing
-        ("desks", "i8"),  # address of int64[desks_count], DESKs
+        ("desks", "i8"),  # see `end_message`
         ("desks_count", "i8"),
+        ("relations", "i8"),
         ("origin", "i8"),  # how many events were applied before these
     ]
 )
 (
     _EVENTS, _COUNT, _TIMES, _PLACE, _FIRST, _END, _NUMBER, _TIME, _NOW, _PHASE, _ALONE, _CONDITIONS, _BOOKS,
     _WOKEN, _CHANGE, _STATE_AT, _PROGRESS, _STOP, _MAP, _FITS, _KINDS, _VALUES, _WIDTH, _MESSAGES,
-    _LATENCIES, _AHEAD, _CLOCK, _HANDLERS, _DESKS, _DESKS_COUNT, _ORIGIN,
+    _LATENCIES, _AHEAD, _CLOCK, _HANDLERS, _DESKS, _DESKS_COUNT, _RELATIONS, _ORIGIN,
 ) = range(len(LOOP.names or ()))  # fmt: skip
 
 # Phases: between messages, while books apply one, while views do.
@@ -225,6 +227,7 @@ def _run(loop: Record) -> int:
         if loop.desks_count != 0 and not end_message(
             loop.desks,
             loop.desks_count,
+            loop.relations,
             followed(loop.conditions),
             loop.now,
             loop.origin + loop.first,
@@ -374,12 +377,12 @@ class MessageLoop:
                 self._apart(len(events) if together and not watches else self._message_end())
                 continue
             if watches:
-                desks = host.loop_desks(self._books.all_valid and not live)
-                words[_HANDLERS], words[_DESKS], words[_DESKS_COUNT] = (
-                    desks.handlers,
-                    desks.desks,
-                    desks.count,
-                )
+                desks = host.loop_desks(self._books.all_valid and not live, words[_STATE_AT])
+                words[_HANDLERS], words[_RELATIONS] = desks.handlers, desks.relations
+                words[_DESKS], words[_DESKS_COUNT] = desks.desks, desks.count
+                if desks.relations:
+                    # Texts that rows of orders may have are known now.
+                    engine.ready(0)
                 words[_CONDITIONS] = host.wake_conditions()
             if not self._books.writes_to(self._out):
                 self._books.direct_to(self._out)

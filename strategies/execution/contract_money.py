@@ -82,3 +82,9 @@ class ContractMoney:
         if self.inverse:
             return EXACT.multiply(abs(volume), self.size)
         return None if price is None else EXACT.multiply(EXACT.multiply(abs(volume), abs(price)), self.size)
+
+    def most_of(self, value: Decimal) -> int:
+        """The most of a position whose `notional` is not above a value: in 10^-16 of volume times price; of
+        an inverse contract in 10^-8 of volume."""
+        places = SCALE if self.inverse else 2 * SCALE
+        return int(Fraction(value) * 10**places / Fraction(self.size))

@@ -363,7 +363,7 @@ def _reaches(order: Record, price: int) -> bool:
 
 
 @jit()
-def _touch(context: Record, board: Record, side: int) -> tuple[bool, int]:
+def touch_of(context: Record, board: Record, side: int) -> tuple[bool, int]:
     """Whether a side of the book has a price, and the best."""
     levels = ladder_of(context, book_of(context, board.instrument), side)
     if levels.levels == 0:
@@ -377,11 +377,11 @@ def _is_reached(context: Record, board: Record, order: Record) -> bool:
     """Whether the stop of an order that arrives is reached: by the touch, where that reaches stops, else
     where both sides of it are beyond. One without a stop trails what a market order would get."""
     if order.waits == FIRST:
-        there, price = _touch(context, board, 1 - order.side)
+        there, price = touch_of(context, board, 1 - order.side)
         goes: bool = there and _reaches(order, price)
         return goes
     by_touch = account_at(board.account).stop_by == BY_TOUCH
-    there, price = _touch(context, board, 1 - order.side if by_touch else order.side)
+    there, price = touch_of(context, board, 1 - order.side if by_touch else order.side)
     beyond = price >= order.stop if order.side == BID else price <= order.stop
     reached: bool = there and beyond
     return reached
@@ -687,7 +687,7 @@ def _look_at_stops(context: Record, board: Record, by: int, price: int) -> bool:
         order = order_at(load(board.stops + 8 * number))
         there, own = True, price
         if by == BY_TOUCH:
-            there, own = _touch(context, board, 1 - order.side)
+            there, own = touch_of(context, board, 1 - order.side)
         elif by == BY_MARK:
             # Rounded so that it is not taken to be beyond what it is.
             own = price // board.tick_scale if order.side == BID else -(-price // board.tick_scale)

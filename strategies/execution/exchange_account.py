@@ -272,6 +272,14 @@ class ExchangeAccount:
         """What a reason says, of an order to an instrument."""
         return self._text(code, one)
 
+    def texts(self, one: Instrument) -> list[str | None]:
+        """What reasons say of an order to an instrument, then as why it could not be modified; by codes."""
+        codes = range(TEXTS + len(self._texts))
+        known = [code for code in codes if code >= TEXTS or code in _OF_INSTRUMENT or code in _OF_ORDER]
+        texts = {code: self._text(code, one) for code in known}
+        changes = {code: self._text(NOT_MODIFIED + code, one) for code in known}
+        return [*(texts.get(code) for code in codes), *(changes.get(code) for code in codes)]
+
     @property
     def told_apart(self) -> bool:
         """Whether compiled code tells its strategy what is due."""

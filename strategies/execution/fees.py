@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from orderbook.market.instruments import FIXED_POINT, Instrument
 from orderbook.strategies.execution.contract_money import ContractMoney
+from orderbook.strategies.execution.relation_rows import OF_INVERSE, OF_LOTS, OF_VALUE
 from orderbook.strategies.execution.venue_model import VenueFees
 
 _DAY = 24 * 60 * 60 * 10**9
@@ -49,6 +50,25 @@ class Fees:
             return 0
         size = lots if options.unit == "lot" else lots * abs(ticks)
         return round(size * rate)
+
+    def compiled(self, one: Instrument, money: ContractMoney, maker: bool) -> tuple[int, int, int] | None:
+        """A FEE of executions of an instrument; None where that does not say it: with tiers, and for numbers
+        that 128 bits may not hold."""
+        options = self._options.of(one.venue)
+        if options.tiers:
+            return None
+        if (money.inverse or money.size != 1) and options.unit == "bps":
+            value = money.value(1, 1) * self._amount(one.venue, maker, 0) / 10_000
+            of = OF_INVERSE if money.inverse else OF_VALUE
+        else:
+            value, of = self._rate(one, maker, 0), OF_LOTS if options.unit == "lot" else OF_VALUE
+        above, below = abs(value.numerator) * one.max_lots, value.denominator
+        if of == OF_VALUE:
+            above *= one.max_ticks
+        elif of == OF_INVERSE:
+            below *= one.max_ticks
+        fits = 2 * max(above, below) < 2**127 and max(abs(value.numerator), value.denominator) < 2**63
+        return (of, value.numerator, value.denominator) if fits else None
 
     def save(self) -> dict[str, dict[int, int]]:
         """What was traded, for a checkpoint."""

@@ -23,6 +23,7 @@ from orderbook.strategies.execution.desk import (
     ORDER_UPDATE,
     buy,
     cancel,
+    desk_at,
     modify,
     sell,
 )
@@ -78,6 +79,10 @@ VIEWED = np.dtype(
         ("max_requests", "i8"),  # in a second; 0: any number
         ("refill", "i8"),
         ("quiet", "i8"),  # whether rows are read that are to be looked at no more than before
+        ("texts", "i8"),  # whether tags are texts
+        ("ranks", "i8"),  # address of int64[ranks_count, 2], of these by code their places; see `rank`
+        ("ranks_count", "i8"),
+        ("unranked", "i8"),  # whether Python is to rank them, as one is new
         ("wrong", "i8"),  # what Python is to say of the row at `wrong_row`
         ("wrong_row", "i8"),
         ("wrong_order", "i8"),
@@ -147,7 +152,6 @@ _TOO_LARGE = LARGEST + 1
 _LARGEST_REAL = float(_TOO_LARGE)
 _MANY = 10**18
 
-_desk_at = record_at(DESK)
 _state_at = record_at(STATE)
 _row_at = record_at(ROW)
 _working_at = record_at(WORKING)
@@ -267,6 +271,23 @@ def _order_of(state: Record, row: int) -> int:
 
 
 @jit()
+def _rank_of(state: Record, tag: int) -> int:
+    """The place of a text among tags; one that is new is left to Python."""
+    low, high = 0, state.ranks_count
+    while low < high:
+        middle = (low + high) >> 1
+        if load(state.ranks + 16 * middle) < tag:
+            low = middle + 1
+        else:
+            high = middle
+    if low == state.ranks_count or load(state.ranks + 16 * low) != tag:
+        state.unranked = 1
+        return 0
+    rank: int = load(state.ranks + 16 * low + 8)
+    return rank
+
+
+@jit()
 def working_of(state_at: int, venue: int, symbol: int, side: int, has_tag: int, tag: int) -> int:
     """The WORKING of a key, which are codes; a new one at its first."""
     state = _state_at(state_at)
@@ -281,6 +302,8 @@ def working_of(state_at: int, venue: int, symbol: int, side: int, has_tag: int, 
     own = _working_at(made)
     own.venue, own.symbol, own.side, own.has_tag, own.tag = venue, symbol, side, has_tag, tag
     own.rank = tag
+    if has_tag != 0 and state.texts != 0:
+        own.rank = _rank_of(state, tag)
     own.instrument = _instrument_of(state, venue, symbol)
     return made
 
@@ -547,7 +570,7 @@ def _ask(state: Record, order: int, now: int) -> None:
     if state.max_requests:
         store(pushed(address + _TIMES, 8), now)
     own.asked, own.since = 1, now
-    desk = _desk_at(address)
+    desk = desk_at(address)
     desk.instrument = own.instrument
     if own.choice == _CANCEL:
         own.cancelling = 1
@@ -576,8 +599,10 @@ def _ask(state: Record, order: int, now: int) -> None:
 
 @jit()
 def _look(state_at: int, now: int) -> bool:
-    """Looks at the orders that are to be looked at; False where a row is wrong."""
+    """Looks at the orders that are to be looked at; False where a row is wrong, or tags are to be ranked."""
     state = _state_at(state_at)
+    if state.unranked != 0:
+        return False
     state.looking = 0
     for number in range(state.waiting_count):
         order = load(state.waiting + 8 * number)

@@ -26,9 +26,7 @@ that waits for the next message of a quiet instrument is answered late, as nobod
 When a run ends, everything that happened is told, and what has not arrived is cancelled.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
@@ -55,114 +53,17 @@ from orderbook.strategies.execution.client import (
     Requests,
     SavedAccount,
 )
-from orderbook.strategies.execution.contract_money import EXACT, ContractMoney, currency_of
+from orderbook.strategies.execution.contract_money import EXACT, currency_of
 from orderbook.strategies.execution.exchange_account import ExchangeAccount, Report, lots_before
 from orderbook.strategies.execution.exchange_calls import give_exits, give_terms, new_order
 from orderbook.strategies.execution.exchange_state import CANCEL, LAST, MODIFY, PLACE, SENT, STOP
 from orderbook.strategies.execution.fees import Fees
 from orderbook.strategies.execution.order_news import STATUSES, OrderNews, reasons_of
 from orderbook.strategies.execution.order_terms import NO_TERMS, Number
+from orderbook.strategies.execution.relation_rows import FEE
+from orderbook.strategies.execution.risk import Exposure, Risk
 from orderbook.strategies.execution.venue_model import Delays, RiskLimits, SimulationOptions
 from orderbook.strategies.execution.wake_conditions import WakeCondition
-
-_SECOND = 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """What an order would add to: of its instrument, in the relation's units.
-
-    volume: of the order, above 0 to buy, below to sell. price: its limit, else the best of the other side;
-    None where that is empty. position: held. open: of other orders of the side that are not done, above 0.
-    """
-
-    volume: Decimal
-    price: Decimal | None
-    position: Decimal
-    open: Decimal
-    reduce_only: bool = False
-    money: ContractMoney | None = None
-
-    @property
-    def value(self) -> Decimal | None:
-        """Of the position at worst, in the quote currency; None without a price."""
-        if self.money is not None:
-            return self.money.notional(self.worst, self.price)
-        return None if self.price is None else abs(self.worst) * abs(self.price)
-
-    @property
-    def reduces(self) -> bool:
-        """Whether the position can only come nearer to 0 by it."""
-        if self.reduce_only:
-            return True
-        against = self.position * self.volume < 0
-        return against and abs(self.volume) + self.open <= abs(self.position)
-
-    @property
-    def worst(self) -> Decimal:
-        """The position if everything on the side is filled."""
-        return self.position + self.volume + (self.open if self.volume > 0 else -self.open)
-
-
-class Risk:
-    """The limits of one strategy's account, and what they count. An order that only reduces a position is
-    refused for its own volume and for the rate of orders alone."""
-
-    def __init__(self, limits: RiskLimits) -> None:
-        self._limits = limits
-        self._unlimited = all(getattr(limits, name) is None for name in RiskLimits.model_fields)
-        self.sent: deque[int] = deque()
-        # The most that the account was worth, in the quote currency; it begins with nothing.
-        self.peak = Decimal(0)
-        self.worth = Decimal(0)
-
-    @property
-    def unlimited(self) -> bool:
-        """Whether every order may be sent."""
-        return self._unlimited
-
-    @property
-    def watches_drawdown(self) -> bool:
-        """Whether `mark` is to be called."""
-        return self._limits.max_drawdown is not None
-
-    def mark(self, worth: Decimal) -> None:
-        """The account's profit is now so much."""
-        self.worth, self.peak = worth, max(self.peak, worth)
-
-    def refusal(self, order: Exposure, now: int) -> str | None:
-        """Why an order is not sent; None: it is, and counts from now on."""
-        reason = self._refusal(order, now)
-        if reason is None and self._limits.max_orders_per_second is not None:
-            self.sent.append(now)
-        return reason
-
-    def _refusal(self, order: Exposure, now: int) -> str | None:
-        limits = self._limits
-        if limits.max_order_volume is not None and abs(order.volume) > limits.max_order_volume:
-            return f"risk: a volume above max_order_volume {limits.max_order_volume}"
-        while self.sent and self.sent[0] <= now - _SECOND:
-            self.sent.popleft()
-        if limits.max_orders_per_second is not None and len(self.sent) >= limits.max_orders_per_second:
-            return f"risk: more than max_orders_per_second {limits.max_orders_per_second}"
-        if order.reduces:
-            return None
-        worst = abs(order.worst)
-        if limits.max_position is not None and worst > limits.max_position:
-            text = f"the position could become {_text(order.worst)}"
-            return f"risk: {text}, beyond max_position {limits.max_position}"
-        value = None if limits.max_notional is None else order.value
-        if value is not None and limits.max_notional is not None and value > limits.max_notional:
-            text = f"the position could be worth {_text(value)}"
-            return f"risk: {text}, above max_notional {limits.max_notional}"
-        if limits.max_drawdown is not None and self.peak - self.worth > limits.max_drawdown:
-            limit = limits.max_drawdown
-            return f"risk: a drawdown above max_drawdown {limit}; orders may only reduce positions"
-        return None
-
-
-def _text(value: Decimal) -> str:
-    return f"{value.normalize():f}"
 
 
 class PaperClient:
@@ -216,8 +117,41 @@ class PaperClient:
 
     @property
     def exchange(self) -> ExchangeAccount | None:
-        """The account at the simulated exchange; None where orders are not sent as they are."""
-        return self._exchange if self._risk.unlimited else None
+        """The account at the simulated exchange; None where orders are refused."""
+        return self._exchange
+
+    @property
+    def limits(self) -> int:
+        """Where the LIMITS of risk are; 0: there are none."""
+        return self._risk.address
+
+    @property
+    def watches_drawdown(self) -> bool:
+        """Whether what the account is worth is looked at with every message."""
+        return self._risk.watches_drawdown
+
+    def notionals(self) -> NDArray[np.void]:
+        """NOTIONAL[instruments]."""
+        return self._risk.notionals([self._ledger.money(index) for index in range(len(self._instruments))])
+
+    def fee_table(self) -> NDArray[np.void] | None:
+        """FEE[instruments, 2], of orders that take, and that rest; None where that is not what is paid."""
+        found = np.zeros((len(self._instruments), 2), FEE)
+        for index, one in enumerate(self._instruments):
+            for maker in range(2):
+                fee = self._fees.compiled(one, self._ledger.money(index), bool(maker))
+                if fee is None:
+                    return None
+                found[index, maker] = fee
+        return found
+
+    def known(self) -> Sequence[tuple[int, Order]]:
+        """Orders that are not done, as far as was told, with the indexes of their instruments."""
+        return list(self._known.values())
+
+    def terms_of(self, order_id: int) -> tuple[int, bool]:
+        """Of tied orders the first, else the order itself; and whether it can only reduce a position."""
+        return self._ties.get(order_id, order_id), order_id in self._uncounted
 
     def held(self, instrument: int) -> int:
         """See ExecutionClient."""
@@ -227,6 +161,7 @@ class PaperClient:
         """What compiled code has sent and told, NEWS[n], with so many FILLs."""
         exchange, instruments = self._exchange, self._instruments
         assert exchange is not None
+        self._note_terms(news[news["status"] == SENT])
         own = exchange.take_fill_rows(fills)
         # At once it is told with what becomes of it.
         # What comes once another order is done is known before.
@@ -246,6 +181,15 @@ class PaperClient:
                 self._uncounted.discard(order_id)
                 self._ties.pop(order_id, None)
         return found
+
+    def _note_terms(self, sent: NDArray[np.void]) -> None:
+        """Notes which of the orders that NEWS[n] tell were sent only reduce positions, and which are tied."""
+        counts = sent[(sent["reduces"] != 0) | (sent["group"] != sent["id"])]
+        for order_id, group, reduces in counts[["id", "group", "reduces"]].tolist():
+            if reduces:
+                self._uncounted.add(order_id)
+            if group != order_id:
+                self._ties[order_id] = group
 
     def _booked(self, news: NDArray[np.void], fills: NDArray[np.void]) -> NDArray[np.int64]:
         """Brings the fills of NEWS[n] into the ledger; their fees, 1e-8."""
@@ -460,7 +404,7 @@ class PaperClient:
             None if self._exchange is None else self._exchange.save(),
             list(self._known.values()),
             self._ledger.save(),
-            list(self._risk.sent),
+            self._risk.sent,
             str(self._risk.worth),
             str(self._risk.peak),
             sorted(self._uncounted & self._known.keys()),
@@ -477,7 +421,7 @@ class PaperClient:
         self._uncounted, self._ties = set(saved.uncounted), dict(saved.ties)
         self._note_held(saved, indexes)
         self._fees.load(saved.traded)
-        self._risk.sent = deque(saved.sent)
+        self._risk.sent = saved.sent
         self.stirred.update(range(len(self._instruments)))
         self._risk.worth, self._risk.peak = Decimal(saved.worth), Decimal(saved.peak)
 

@@ -17,7 +17,8 @@ from orderbook.strategies.execution.account import OrderUpdate, PositionSummary
 from orderbook.strategies.execution.client import OrderRequest, Requests, SavedAccount
 from orderbook.strategies.execution.contract_money import EXACT
 from orderbook.strategies.execution.order_terms import NO_TERMS, Number
-from orderbook.strategies.execution.paper_client import PaperClient, Risk
+from orderbook.strategies.execution.paper_client import PaperClient
+from orderbook.strategies.execution.risk import Risk
 from orderbook.strategies.execution.venue_account import VenueAccount, VenueClient
 from orderbook.strategies.execution.venue_model import RiskLimits
 from orderbook.strategies.execution.wake_conditions import WakeCondition

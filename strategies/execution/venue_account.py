@@ -22,7 +22,7 @@ from orderbook.market.instruments import FIXED_POINT, Instrument, Instruments
 from orderbook.strategies.execution.account import Execution, Fill, Ledger, Order, OrderUpdate
 from orderbook.strategies.execution.client import CheckedOrder, Requests
 from orderbook.strategies.execution.order_terms import Number
-from orderbook.strategies.execution.paper_client import Exposure, Risk
+from orderbook.strategies.execution.risk import Exposure, Risk
 from orderbook.strategies.execution.venue_orders import SavedVenue, SavedVenueClient, VenueOrder
 from orderbook.strategies.execution.venue_reports import (
     CancelAll,

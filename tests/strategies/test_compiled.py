@@ -453,17 +453,20 @@ def test_compiled_methods_order_as_the_same_rules_in_python(
                 in_python.clear()
                 assert outcome(kinds, OPTIONS[name], parts, "numba") == expected
                 calls = sum(one[1][0] for one in expected[2])
-                # Where a book is not valid, and where orders are limited, Python calls them.
-                assert len(in_python) == calls if name == "limited" else len(in_python) < 0.9 * calls
+                # Where a book is not valid Python calls them.
+                assert len(in_python) < 0.9 * calls
 
 
-def test_symbols_of_several_venues_are_pythons(in_python: list[str]) -> None:
+def test_symbols_of_several_venues(in_python: list[str]) -> None:
     events = flow(2, 400, "levels")
     for options in OPTIONS.values():
-        expected = outcome([Plain, PlainPaced], options, [events], "interpreter", INSTRUMENTS)
-        in_python.clear()
-        assert outcome([Quoter, Paced], options, [events], "numba", INSTRUMENTS) == expected
-        assert len(in_python) == sum(one[1][0] for one in expected[2])
+        for plain, kinds in (([Plain], [Quoter]), ([Plain, PlainPaced], [Quoter, Paced])):
+            expected = outcome(plain, options, [events], "interpreter", INSTRUMENTS)
+            in_python.clear()
+            assert outcome(kinds, options, [events], "numba", INSTRUMENTS) == expected
+            calls = sum(one[1][0] for one in expected[2])
+            # Rows that wait, of several venues, are Python's.
+            assert len(in_python) < (0.9 if len(kinds) == 1 else 1) * calls
 
 
 def test_a_strategy_that_is_told_of_fills_is_called_by_python(in_python: list[str]) -> None:

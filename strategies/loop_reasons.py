@@ -1,0 +1,90 @@
+"""What keeps compiled methods, and rules of strategies in SQL, from the compiled loop."""
+
+from collections.abc import Sequence
+
+from orderbook.strategies.execution.venue_model import TradingOptions, strategy_table
+from orderbook.strategies.order_views import OrderView
+from orderbook.strategies.strategy import (
+    Strategy,
+    StrategyDefinition,
+    ViewWatch,
+    compiled_methods,
+    timers_of,
+    watches_of,
+)
+from orderbook.views.calculus import maps_read
+from orderbook.views.m3 import Program
+
+KEPT = ("orders", "fills", "positions")
+
+
+def kept_relations(program: Program, view: str) -> frozenset[str]:
+    """Which of the relations that strategies keep can change rows of a view."""
+    result = program.result(view)
+    read = frozenset({result.multiplicity}).union(*(maps_read(value) for _, value in result.lets))
+    kept = (trigger for trigger in program.triggers if trigger.relation in KEPT)
+    return frozenset(
+        trigger.relation for trigger in kept if any(one.target in read for one in trigger.statements)
+    )
+
+
+def why_in_python(kind: type[Strategy], drawdown: bool, simulated: bool) -> str | None:
+    """What of a class, its limits and its client keeps all its methods from the loop; None: nothing does.
+
+    drawdown: whether its drawdown is limited. simulated: whether all its orders go to the simulated exchange.
+    """
+    if not issubclass(kind, OrderView):
+        own = compiled_methods(kind)
+        if not own:
+            return "its methods are in Python; the loop checks their conditions"
+        for method in ("on_order_update", "on_fill"):
+            if getattr(kind, method) is not getattr(Strategy, method) and method not in own:
+                return f"{method} is in Python"
+    if not simulated:
+        return "its orders go through a gateway"
+    return "max_drawdown of [risk] looks at what is held with every message" if drawdown else None
+
+
+def why_throttled_in_python(kind: type[Strategy], watch: ViewWatch) -> str | None:
+    """What of a class keeps a compiled method with `every` from the loop; None: nothing does."""
+    if watch.when or watch.fire != "change":
+        return "it has a condition, or fires at the edge"
+    if timers_of(kind) or kind.on_trade is not Strategy.on_trade:
+        # These are called before the rows that have waited, and by Python.
+        return "the class has timers, or on_trade"
+    return None
+
+
+def loop_notes(
+    program: Program,
+    strategy: StrategyDefinition,
+    others: Sequence[StrategyDefinition],
+    trading: TradingOptions,
+) -> list[str]:
+    """Lines that say whether a strategy runs in the compiled loop, beside others, and why it does not.
+
+    program: has the views that they watch.
+    """
+    kind = strategy.kind
+    limits = trading.risk.of(strategy_table(kind.__name__))
+    why = why_in_python(kind, limits.max_drawdown is not None, not trading.gateways)
+    told = [(one, watch) for one in (strategy, *others) for watch in watches_of(one.kind)]
+    kept = frozenset[str]().union(*(kept_relations(program, watch.view) for _, watch in told))
+    fees = trading.simulation.fees
+    tiers = any(one.tiers for one in (fees, *fees.venues.values()))
+    if why is None and tiers and not kept.isdisjoint(("fills", "positions")):
+        why = "fees have tiers, and a view reads fills"
+    for one, watch in told if why is None else ():
+        read = sorted(kept_relations(program, watch.view))
+        if read and not issubclass(one.kind, OrderView):
+            why = f"{one.name}.{watch.method} watches {watch.view}, which reads {', '.join(read)}"
+    if why is not None:
+        return [f"{strategy.name} is called by Python: {why}"]
+    found = [f"{strategy.name} runs in the compiled loop of replays and backtests"]
+    for watch in () if issubclass(kind, OrderView) else watches_of(kind):
+        apart = None if watch.method in compiled_methods(kind) else "it is not compiled"
+        if apart is None and watch.every:
+            apart = why_throttled_in_python(kind, watch)
+        if apart is not None:
+            found.append(f"but {watch.method} is called by Python: {apart}")
+    return found
