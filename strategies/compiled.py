@@ -40,8 +40,8 @@ from numpy.typing import NDArray
 
 from orderbook.core.errors import ConfigurationError
 from orderbook.core.files import packed, unpacked
-from orderbook.core.native import NativeError
 from orderbook.core.native_code import INTEGER, native_address, python_callable
+from orderbook.core.native_types import NativeError
 from orderbook.engine.maps.memory import free_memory
 from orderbook.engine.runtime.live_view import ViewLayout, ViewRow, words_of
 from orderbook.engine.runtime.row_format import RowFormat, UnpackedFiring, UnpackedRow, row_words, unpacker

@@ -328,7 +328,7 @@ FUNCTIONS: dict[str, Callable[[str, Sequence[Code]], Code]] = {
 
 
 def slot(value: int) -> str:
-    """The name of an integer that is put into machine code where it is loaded (core/native.py)."""
+    """The name of an integer that is put into machine code where it is loaded (core/native_types.py)."""
     return f"slot_{value:d}"
 
 

@@ -11,7 +11,7 @@ from numba.extending import overload, register_jitable
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
 from orderbook.core.jit import called_with, jit
-from orderbook.core.native import SUBSTITUTES
+from orderbook.core.native_types import SUBSTITUTES
 from orderbook.engine.generate.state_layout import (
     ALWAYS,
     BATCH,

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import types
 from numba.core.errors import TypingError
 
-from orderbook.core.native import WIDE, Int128
+from orderbook.core.native_types import WIDE, Int128
 from orderbook.engine.maps.memory import WORD, _load, _store, pointer, primitive, signed
 from orderbook.engine.maps.store_layout import GAP_ROOM
 from orderbook.engine.maps.wide_numbers import _load_apart, wrapped

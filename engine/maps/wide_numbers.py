@@ -22,7 +22,7 @@ from numba.core.imputils import lower_builtin, lower_cast
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import box, models, overload, register_model
 
-from orderbook.core.native import SUBSTITUTES, WIDE, Int128, Int128Type
+from orderbook.core.native_types import SUBSTITUTES, WIDE, Int128, Int128Type
 from orderbook.engine.maps.memory import (
     DOUBLE,
     MASK64,

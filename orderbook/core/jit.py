@@ -30,15 +30,6 @@ from numba.extending import _Intrinsic
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder, is_published, source_digest
-from orderbook.core.native import (
-    Hole,
-    NativeError,
-    Number,
-    Slot,
-    hole_key,
-    is_hole,
-    plain_function,
-)
 from orderbook.core.native_code import (
     BYTES,
     INTEGER,
@@ -47,6 +38,15 @@ from orderbook.core.native_code import (
     native_address,
     native_callable,
     python_callable,
+)
+from orderbook.core.native_types import (
+    Hole,
+    NativeError,
+    Number,
+    Slot,
+    hole_key,
+    is_hole,
+    plain_function,
 )
 
 # The digest of a function's file as it was when the function was made.

@@ -20,7 +20,8 @@ from numba import types
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder
-from orderbook.core.native import SLOT_BASE, Hole, NativeModule, Slot, hole_symbol
+from orderbook.core.native import NativeModule
+from orderbook.core.native_types import SLOT_BASE, Hole, Slot, hole_symbol
 from orderbook.core.step_times import step_times
 
 _WORD, _REAL, _BYTE = ir.IntType(64), ir.DoubleType(), ir.IntType(8)

@@ -13,8 +13,9 @@ from numba import njit, types, uint64
 from numba.core import config
 from samples import examples
 
-from orderbook.core.native import NativeError, NativeModule
+from orderbook.core.native import NativeModule
 from orderbook.core.native_code import native_callable
+from orderbook.core.native_types import NativeError
 from orderbook.market.block_memory import record_at
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
