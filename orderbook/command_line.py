@@ -218,6 +218,33 @@ def halt(
 
 
 @app.command()
+def alerts(
+    url: MonitorUrl = "http://127.0.0.1:8799/",
+    token: Token = "",
+    acknowledge: Annotated[
+        str | None,
+        typer.Option("--acknowledge", help="An alert, or all open ones of a name.", metavar="ID|NAME"),
+    ] = None,
+    silence: Annotated[
+        str | None, typer.Option("--silence", help="A name, or * for all.", metavar="NAME")
+    ] = None,
+    match: Annotated[
+        list[str] | None,
+        typer.Option("--match", help="Only rows with this value.", metavar="COLUMN=VALUE"),
+    ] = None,
+    length: Annotated[str, typer.Option("--for", help="How long a silence lasts.", metavar="TIME")] = "1h",
+    end_silence: Annotated[
+        int | None, typer.Option("--end-silence", help="End a silence.", metavar="NUMBER")
+    ] = None,
+    by: Annotated[str, typer.Option("--by", help="Who does so, for others to see.")] = "",
+) -> None:
+    """List the alerts of a run, acknowledge them, or silence them."""
+    from orderbook.commands.alerts import alerts as command
+
+    command(url, token, acknowledge, silence, match or (), length, end_silence, by)
+
+
+@app.command()
 def replay(
     source: Sources,
     config: Config = None,

@@ -241,6 +241,11 @@ class GatedEngine(Engine):
         }
         self._behind.clear()
 
+    @property
+    def books_valid(self) -> bool:
+        """Whether all books are valid."""
+        return self._books is None or self._books.all_valid
+
     def valid(self, event: ViewEvent) -> bool:
         """Whether all books behind the event's row are valid."""
         books = self._books

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from orderbook.alerts.run_alerts import check_alerts
 from orderbook.configuration.configuration import Configuration, load_configuration
 from orderbook.configuration.options import (
-    AlertRule,
     CaptureFeed,
     ExchangeFeed,
     Feed,
@@ -207,15 +207,7 @@ def _strategies(assembly: Assembly, instruments: Instruments) -> Iterator[str]:
         raise ConfigurationError("\n".join(f"strategy {visible(str(failure))}" for failure in failures))
     for strategy in assembly.strategies:
         yield f"strategy {strategy.name}: fine, {_subscriptions(strategy.kind)}"
-    _alerts(engine, assembly.configuration.monitor.alerts)
-
-
-def _alerts(engine: GatedEngine, rules: Sequence[AlertRule]) -> None:
-    for rule in rules:
-        try:
-            engine.subscribe(rule.view, lambda _: None, rule.when)
-        except OrderbookError as error:
-            raise ConfigurationError(f"monitor.alerts, {rule.name}: {error}") from None
+    yield from check_alerts(assembly.configuration, engine)
 
 
 def _subscriptions(kind: type[Strategy]) -> str:

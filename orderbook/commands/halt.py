@@ -1,25 +1,23 @@
 """`orderbook halt`: the kill switch of a run, pulled or released through its monitor's websocket."""
 
-import asyncio
-import json
-from typing import Any
-
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
-
-from orderbook.commands.common import socket_address
-from orderbook.core.errors import SourceError, visible
+from orderbook.commands.common import answer_of_run
+from orderbook.core.errors import SourceError
 from orderbook.core.summaries import told
 
-_PATIENCE = 5.0
-# The run says what is open after some seconds at most.
-_ANSWER = 15.0
+_OTHERWISE = (
+    "nothing is known to be halted: give --url and --token, or end the run, whose open orders are then "
+    "cancelled"
+)
 
 
 def halt(url: str, token: str, release: bool, reason: str) -> None:
     """Print what it did. Raises UserError for a URL that is none, SourceError where the run cannot be
     reached, refuses, or still has open orders."""
-    answer = asyncio.run(_halt(socket_address(url, token), url, token, release, reason))
+    request = {"op": "halt", "halted": not release, "reason": reason, "token": token}
+    try:
+        answer = answer_of_run(url, token, request, _OTHERWISE)
+    except SourceError as error:
+        raise SourceError(f"not halted: {error}") from None
     told(**{name: value for name, value in answer.items() if name not in ("id", "type")})
     if release:
         print("released: orders are taken again" if not answer["halted"] else "the run is still halted")
@@ -33,25 +31,3 @@ def halt(url: str, token: str, release: bool, reason: str) -> None:
             f"{answer['open']} orders may still be open; the run goes on cancelling them: look at the "
             "monitor, and at the venue itself"
         )
-
-
-async def _halt(address: str, url: str, token: str, release: bool, reason: str) -> dict[str, Any]:
-    request = {"id": 1, "op": "halt", "halted": not release, "reason": reason, "token": token}
-    try:
-        async with (
-            asyncio.timeout(_ANSWER),
-            connect(address, max_size=None, compression=None, open_timeout=_PATIENCE) as socket,
-        ):
-            await socket.send(json.dumps(request))
-            while True:
-                message: dict[str, Any] = json.loads(await socket.recv())
-                if message.get("id") == 1:
-                    break
-    except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
-        raise SourceError(
-            f"no answer from a monitor at {url}: {type(error).__name__}: {error}; nothing is known to be "
-            "halted: give --url and --token, or end the run, whose open orders are then cancelled"
-        ) from None
-    if message["type"] == "error":
-        raise SourceError(f"not halted: {visible(str(message['error']))}")
-    return message

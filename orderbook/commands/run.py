@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orderbook.alerts.run_alerts import RunAlerts, alerts_of
 from orderbook.commands.common import configured, settled, stopped_by_signals, tell_incomplete
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import visible
@@ -78,6 +79,7 @@ def run(
     with (
         open_past(configuration, engine.program, instruments) as past,
         sinks_of(configuration, engine.program) as sinks,
+        alerts_of(configuration) as alerts,
     ):
         engines = iter([engine])
         monitored: RunMonitor | None = None
@@ -87,32 +89,36 @@ def run(
             # Another attempt begins with another engine.
             own = next(engines, None) or engine_of(configuration, assembly, partitions=engine.partitions)
             made = piped(configuration, assembly, own, instruments, gateways=True)
-            monitored = monitor_of(configuration, made, runs)
+            monitored = monitor_of(configuration, made, runs, alerts)
             sinks.attach(own)
+            alerts.attach(own)
             warm_up(made)
             return made
 
         pipeline, durable = past.recovered(fresh)
         if durable is not None:
-            durable.before_checkpoint = sinks.save
+            durable.before_checkpoint = lambda: [one.save() for one in (sinks, alerts)]
         for one in runs:
             one.positions = pipeline.positions
-        shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored, sinks)
+        shown = Shown(configuration, assembly, pipeline, durable, runs, display(), monitored, sinks, alerts)
         shown.trade_through(gateways_of(configuration, pipeline, keys, shown.clock))
         recording = recorded(runs, configuration.record, needed=False)
         writing = written_views(out, assembly, pipeline)
-        delivering = sinks.delivering(pipeline.engine)
-        with recording as recordings, writing as failures, delivering, settled():
+        sending, telling = sinks.delivering(pipeline.engine), alerts.delivering()
+        with recording as recordings, writing as failures, sending, telling, settled():
             seconds = asyncio.run(shown.run())
+        # While the folder of alerts is still held.
+        lines = (*recordings.summary(), *sinks.summary(), *alerts.summary())
+        left = (*sinks.findings(), *alerts.findings())
     reports = [run.report() for run in runs]
     strategies_done = pipeline.host.summary()
     done = (pipeline, seconds, assembly.views, strategies_done, reports, shown.report())
     print(summary(*done))
     told(**summary_figures(*done))
-    for line in (*recordings.summary(), *sinks.summary()):
+    for line in lines:
         print(visible(line))
     failed = (*shown.errors, *recordings.errors, *failures)
-    found = (*findings_of(pipeline, strategies_done, reports), *sinks.findings())
+    found = (*findings_of(pipeline, strategies_done, reports), *left)
     tell_incomplete(found, configuration, failed)
 
 
@@ -143,15 +149,19 @@ class Shown:
         display: Display,
         monitor: "RunMonitor | None" = None,
         sinks: RunSinks | None = None,
+        alerts: RunAlerts | None = None,
     ) -> None:
         self._sinks = sinks or RunSinks()
+        self._alerts = alerts
         self._live = LiveRun(configuration, pipeline, durable, runs)
         self.errors = self._live.errors
         self._duration, self._core = configuration.run.duration_seconds, configuration.run.core
         # Events of each view that were delivered to callbacks.
         self._view_events: Counter[str] = Counter()
         self._serves = configuration.metrics
-        self._metrics = RunMetrics(self._live, pipeline, durable, runs, self._view_events, self._sinks)
+        self._metrics = RunMetrics(
+            self._live, pipeline, durable, runs, self._view_events, self._sinks, alerts
+        )
         if self._serves.port:
             # Compiles what measures maps, for which the run would else wait at the first request.
             list(self._metrics.collect())
@@ -192,6 +202,7 @@ class Shown:
             live.start()
             ends = [live.consume(), self._show(), stopped.wait(), self._sinks.attend()]
             others = [live.follow_all(), live.promise(), *([live.stamp_ticks()] if self._ticking else [])]
+            ends += [] if self._alerts is None else [self._alerts.attend()]
             others += [*publishing, *([] if self._core is None else [keep_clear()])]
             ending, running = ([asyncio.create_task(one) for one in part] for part in (ends, others))
             trading = [asyncio.create_task(one.run(self._put)) for one in self._gateways]
@@ -276,11 +287,11 @@ class Shown:
 
 
 def monitor_of(
-    configuration: Configuration, pipeline: Pipeline, runs: Sequence[FeedRun]
+    configuration: Configuration, pipeline: Pipeline, runs: Sequence[FeedRun], alerts: RunAlerts
 ) -> "RunMonitor | None":
     """The monitor that the configuration asks for."""
     if not configuration.monitor.enabled:
         return None
     from orderbook.monitor.run_monitor import RunMonitor
 
-    return RunMonitor(configuration, pipeline, runs)
+    return RunMonitor(configuration, pipeline, runs, alerts)

@@ -15,6 +15,13 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, ValidationError
 from pydantic_core import PydanticCustomError
 
+from orderbook.configuration.alert_options import (
+    AlertingOptions,
+    AlertOptions,
+    ChannelOptions,
+    EscalationStep,
+)
+from orderbook.configuration.alert_options import Name as AlertName
 from orderbook.configuration.options import (
     FEEDS,
     CaptureFeed,
@@ -237,6 +244,9 @@ class Configuration(Section):
     epochs: EpochOptions
     log: LogOptions
     record: RecordOptions
+    alerts: dict[AlertName, AlertOptions]
+    channels: dict[AlertName, ChannelOptions]
+    alerting: AlertingOptions
     metrics: MetricsOptions
     monitor: MonitorOptions
     postgres: PostgresOptions
@@ -439,6 +449,12 @@ def _unknown_key(location: KeyPath) -> str:
             known = RiskLimits.model_fields
         case ("execution", _, str(key)):
             known = GatewayOptions.model_fields
+        case ("alerts", _, "escalate", int(), str(key)):
+            known = EscalationStep.model_fields
+        case ("alerts", _, str(key)):
+            known = {field.alias or name for name, field in AlertOptions.model_fields.items()}
+        case ("channels", _, str(key)):
+            known = ChannelOptions.model_fields
         case (str(section), str(key)):
             known = sections[section]
         case _:
@@ -469,7 +485,7 @@ def _anchored(configuration: Configuration, folder: Path) -> Configuration:
     """Make relative paths relative to `folder`."""
     run, views, engine = configuration.run, configuration.views, configuration.engine
     record, logging, spark = configuration.record, configuration.logging, configuration.spark
-    postgres = configuration.postgres
+    postgres, alerting = configuration.postgres, configuration.alerting
     names = tuple(str(folder / name) if name.endswith(".sql") else name for name in run.views)
     with_path = FileFeed | CaptureFeed
     feeds = tuple(
@@ -497,6 +513,9 @@ def _anchored(configuration: Configuration, folder: Path) -> Configuration:
                 update={"folder": folder / configuration.log.folder if configuration.log.folder else None}
             ),
             "record": record.model_copy(update={"folder": folder / record.folder if record.folder else None}),
+            "alerting": alerting.model_copy(
+                update={"folder": folder / alerting.folder if alerting.folder else None}
+            ),
             "logging": logging.model_copy(update={"file": folder / logging.file if logging.file else None}),
             "postgres": postgres.model_copy(
                 update={

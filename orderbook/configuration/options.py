@@ -1,7 +1,7 @@
 """The tables of a configuration for feeds, and for how a run is watched and computed.
 
 Feeds can be written as texts, too. A run has metrics and logs. `monitor` says where the page and the
-websocket are served, and its alerts; `spark` where Spark runs, and what it is given.
+websocket are served; `spark` where Spark runs, and what it is given.
 """
 
 import os
@@ -365,14 +365,6 @@ class QueryOptions(Section):
         return size_of(self.compile_memory)
 
 
-class AlertRule(Section):
-    """Alerts when a condition over a view's columns comes to hold of a row."""
-
-    name: Text
-    view: Text
-    when: Text
-
-
 class MonitorOptions(Section):
     """The monitor of `orderbook run`. A `host` that is not loopback, and an `origin`, need a `token`.
 
@@ -385,7 +377,6 @@ class MonitorOptions(Section):
     host: Text = "127.0.0.1"
     origin: Annotated[str, matching(_ORIGIN, 'an origin such as "https://desk.example"')] = ""
     token: Token = ""
-    alerts: Annotated[tuple[AlertRule, ...], Field(strict=False)] = ()
 
     @field_validator("token")
     @classmethod

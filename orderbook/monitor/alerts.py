@@ -1,19 +1,20 @@
-"""What happens, for people: alerts of rules on values of views, and notes.
+"""What happens, for people: alerts of the configuration and of rules that clients set, and notes.
 
-Notes are of callbacks, orders, fills, alerts and warnings. The newest of both are kept. What a rule has found
+Notes are of callbacks, orders, fills, alerts and warnings. The newest of both are kept. Whatever is alerted
 goes to the page, the notes and the log.
 """
 
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any
 
-from orderbook.configuration.options import AlertRule
+from orderbook.alerts.rules import Raised
+from orderbook.alerts.run_alerts import RunAlerts
 from orderbook.core.errors import DataError, visible
 from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
 from orderbook.monitor.messages import Rule, Topic, TopicFrame, body_of, encoded, wire_value, wire_version
@@ -132,24 +133,23 @@ _logger = logging.getLogger("orderbook.monitor")
 
 
 class Alerts:
-    """The rules, and the newest alerts. Every rule is a subscription of the engine, and misses nothing.
+    """The rules of clients, and the newest alerts, also of the configuration.
 
-    Of more than MOST_A_SECOND alerts of a rule within a second only the first are told: their texts would
-    take the engine's time.
+    Every rule is a subscription of the engine, and misses nothing. Of more than MOST_A_SECOND alerts of a
+    rule within a second only the first are told: their texts would take the engine's time.
     """
 
     def __init__(
-        self, engine: GatedEngine, notes: Notes, now: Callable[[], int], rules: Sequence[AlertRule]
+        self, engine: GatedEngine, notes: Notes, now: Callable[[], int], configured: RunAlerts | None = None
     ) -> None:
         self.kept: deque[dict[str, Any]] = deque(maxlen=KEPT_ALERTS)
         self._engine, self._notes, self._now = engine, notes, now
         self._rules: dict[str, _Active] = {}
-        for rule in rules:
-            if rule.name in self._rules:
-                raise DataError(f"two rules of monitor.alerts are called {rule.name!r}; rename one")
-            own = _Active(Rule(rule.name, rule.view, rule.when))
-            own.subscription = engine.subscribe(rule.view, partial(self._fired, own), rule.when)
-            self._rules[rule.name] = own
+        self._configured: dict[str, _Active] = {}
+        if configured is not None:
+            for name, one in configured.rules.items():
+                self._configured[name] = _Active(Rule(name, one.view, one.when))
+            configured.observer = self._raised
 
     def newest(self) -> list[dict[str, Any]]:
         """Alerts as messages have them, newest first."""
@@ -157,11 +157,12 @@ class Alerts:
 
     def told(self) -> list[dict[str, str | None]]:
         """The rules as messages have them."""
-        rules = (active.rule for active in self._rules.values())
+        rules = (active.rule for active in (*self._configured.values(), *self._rules.values()))
         return [{"name": rule.name, "view": rule.view, "when": rule.when} for rule in rules]
 
     def end(self, name: str) -> None:
-        """A rule alerts no more. Raises DataError where there is none."""
+        """A rule alerts no more. Raises DataError where there is none, and for the configuration's."""
+        self._refuse_configured(name)
         if name not in self._rules:
             raise DataError(f"no rule {name!r}")
         self._rules.pop(name).cancel()
@@ -170,6 +171,7 @@ class Alerts:
         """Adds or replaces a rule; what holds already alerts no more. The engine waits while the condition is
         compiled, some 40 ms. Raises DataError or SqlError for one that is wrong.
         """
+        self._refuse_configured(rule.name)
         if rule.name not in self._rules and len(self._rules) >= MOST_RULES:
             raise DataError(f"there are {MOST_RULES} rules already; end one")
         own = _Active(rule)
@@ -179,6 +181,14 @@ class Alerts:
         if rule.name in self._rules:
             self.end(rule.name)
         self._rules[rule.name] = own
+
+    def _refuse_configured(self, name: str) -> None:
+        if name in self._configured:
+            raise DataError(f"{name} is an alert of the configuration; silence it instead")
+
+    def _raised(self, raised: Raised) -> None:
+        """An alert of the configuration is raised."""
+        self._fired(self._configured[raised.rule], raised.event)
 
     def _gone(self, own: "_Active") -> None:
         """The view of a rule has been dropped."""

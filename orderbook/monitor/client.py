@@ -9,18 +9,23 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from orderbook.core.errors import DataError
 from orderbook.monitor.hub import Hub
 from orderbook.monitor.messages import (
+    Acknowledge,
     AddView,
     Answer,
+    AnyRequest,
     Ask,
     Cancel,
     Costs,
     DropView,
+    EndSilence,
     Explain,
     Follow,
     Halt,
+    ListAlerts,
     QuerySql,
     Rules,
     SetRule,
+    SilenceAlerts,
     Subscribe,
     Topic,
     Unsubscribe,
@@ -180,17 +185,19 @@ class Client:
                 self.enqueue(encoded({"id": request.id, "type": "done"}))
             case Follow():
                 self._follow(request)
-            case QuerySql() | Explain() | Why() | Costs() | Rules():
+            case QuerySql() | Explain() | Why() | Costs() | Rules() | ListAlerts():
                 self._ask(request)
             case Cancel():
                 if request.request not in self._unanswered:
                     raise DataError(f"no request {request.request} waits for an answer")
                 self._hub.send(Ask(self.number, request))
                 self.enqueue(encoded({"id": request.id, "type": "done"}))
-            case Halt() if self._access.local and not self._access.changes_allowed:
+            case Halt() | Acknowledge() | SilenceAlerts() | EndSilence() if (
+                self._access.local and not self._access.changes_allowed
+            ):
                 # Who is on this machine could stop the run as well.
                 self._ask(request)
-            case AddView() | DropView() | SetRule() | Halt():
+            case AddView() | DropView() | SetRule() | Halt() | Acknowledge() | SilenceAlerts() | EndSilence():
                 if not self._access.changes_allowed:
                     raise DataError("read-only: set monitor.token in the configuration to change anything")
                 if not self._access.token_is(request.token):
@@ -226,9 +233,7 @@ class Client:
         if request.sql is not None:
             self._sql_follows.add(request.id)
 
-    def _ask(
-        self, request: QuerySql | Explain | Why | Costs | Rules | AddView | DropView | SetRule | Halt
-    ) -> None:
+    def _ask(self, request: AnyRequest) -> None:
         if request.id in self._unanswered:
             raise DataError(f"id {request.id} is in use; choose another")
         if len(self._unanswered) >= MOST_UNANSWERED:

@@ -115,6 +115,35 @@ class SetRule(Request, frozen=True, tag="set_rule"):
     token: Token = ""
 
 
+class ListAlerts(Request, frozen=True, tag="alerts"):
+    """The alerts of the configuration that are open or over, silences, and channels."""
+
+
+class Acknowledge(Request, frozen=True, tag="acknowledge"):
+    """Nobody else is told of an alert, by its id, or of all open ones of a rule."""
+
+    alert: Name
+    by: Annotated[str, Meta(max_length=256)] = ""
+    token: Token = ""
+
+
+class SilenceAlerts(Request, frozen=True, tag="silence"):
+    """Alerts of a rule ("*": all) whose row has these values are told to nobody for so many seconds."""
+
+    alert: Name
+    seconds: float
+    match: Annotated[dict[Name, Annotated[str, Meta(max_length=256)]], Meta(max_length=16)] = {}
+    by: Annotated[str, Meta(max_length=256)] = ""
+    token: Token = ""
+
+
+class EndSilence(Request, frozen=True, tag="end_silence"):
+    """A silence ends now."""
+
+    silence: int
+    token: Token = ""
+
+
 class Halt(Request, frozen=True, tag="halt"):
     """The kill switch: cancels every order of the run and lets none be placed, until it is released."""
 
@@ -145,6 +174,10 @@ AnyRequest = (
     | DropView
     | Rules
     | SetRule
+    | ListAlerts
+    | Acknowledge
+    | SilenceAlerts
+    | EndSilence
     | Halt
     | Follow
 )

@@ -4,23 +4,28 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from orderbook.alerts.run_alerts import RunAlerts
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import DataError, OrderbookError
 from orderbook.engine.runtime.program_replacement import Replacement
 from orderbook.monitor.alerts import Alerts
 from orderbook.monitor.continuous_queries import Replacing, work_limits
 from orderbook.monitor.messages import (
+    Acknowledge,
     AddView,
     Answer,
     Ask,
     Cancel,
     Costs,
     DropView,
+    EndSilence,
     Explain,
     Halt,
+    ListAlerts,
     QuerySql,
     Rules,
     SetRule,
+    SilenceAlerts,
     Why,
     body_of,
     is_followed,
@@ -33,6 +38,8 @@ from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.program import CompiledProgram
 
 _REPLACED_SECONDS = 0.02
+
+AlertRequest = ListAlerts | Acknowledge | SilenceAlerts | EndSilence
 
 # An answer, or one that is encoded already.
 Message = dict[str, Any] | bytes
@@ -50,9 +57,10 @@ class Operations:
         replacing: Replacing,
         waited: Callable[[], float],
         halt: Callable[[bool, str], Coroutine[Any, Any, dict[str, Any]]],
+        run_alerts: RunAlerts | None = None,
     ) -> None:
         """waited: see Share. halt: pulls or releases the kill switch, and says what that did."""
-        self._halt = halt
+        self._halt, self._run_alerts = halt, run_alerts
         self._engine, self._mailbox, self._alerts, self._replacing = engine, mailbox, alerts, replacing
         self._configuration = configuration
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,6 +96,28 @@ class Operations:
                 self._later(ask, self._halt(request.halted, request.reason))
             case SetRule():
                 self._now(ask, lambda: self._set_rule(ask, request))
+            case ListAlerts() | Acknowledge() | SilenceAlerts() | EndSilence():
+                self._later(ask, self._of_alerts(request))
+
+    async def _of_alerts(self, request: AlertRequest) -> dict[str, Any]:
+        """What is asked of the configuration's alerts; their own thread does it."""
+        alerts = self._run_alerts
+        if not alerts:
+            raise DataError("the run has no alerts: declare them in its configuration, [alerts.NAME]")
+        match request:
+            case ListAlerts():
+                listed = await asyncio.wrap_future(alerts.listed())
+                return {"type": "alerts", **listed}
+            case Acknowledge():
+                count = await asyncio.wrap_future(alerts.acknowledge(request.alert, request.by))
+                return {"type": "done", "acknowledged": count}
+            case SilenceAlerts():
+                asked = alerts.silence(request.alert, request.match, request.seconds, request.by)
+                silence = await asyncio.wrap_future(asked)
+                return {"type": "done", **silence}
+            case EndSilence():
+                await asyncio.wrap_future(alerts.end_silence(request.silence))
+                return {"type": "done"}
 
     def leave(self, client: int) -> None:
         """A client has gone: give up what it waited for."""

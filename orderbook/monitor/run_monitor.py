@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
+from orderbook.alerts.run_alerts import RunAlerts
 from orderbook.configuration.configuration import Configuration
 from orderbook.configuration.options import MonitorOptions, PostgresOptions
 from orderbook.core.errors import OrderbookError
@@ -138,20 +139,26 @@ def _listening(host: str, port: int, what: str, section: str, without: str) -> s
 
 
 class RunMonitor:
-    """Shows a run. Made before the run compiles its triggers, since rules of the configuration subscribe.
+    """Shows a run, and `alerts`, those of its configuration.
 
-    `notes` and `orders` are told of what strategies do. Raises SqlError or DataError for a wrong rule.
+    `notes` and `orders` are told of what strategies do.
     """
 
-    def __init__(self, configuration: Configuration, pipeline: Pipeline, runs: Sequence[FeedRun]) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        pipeline: Pipeline,
+        runs: Sequence[FeedRun],
+        alerts: RunAlerts | None = None,
+    ) -> None:
         self._configuration, self._pipeline, self._runs = configuration, pipeline, runs
+        self._run_alerts = alerts
         self.notes = Notes(lambda: pipeline.time)
         # Pages count by the ticks and lots of the beginning.
         shown = tuple(pipeline.instruments)
         self.orders = StrategyOrders(shown, pipeline.host.places)
         self._tape = TradeTape(len(pipeline.instruments))
-        rules = configuration.monitor.alerts
-        self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, rules)
+        self._alerts = Alerts(pipeline.engine, self.notes, lambda: pipeline.time, alerts)
         self.gateways: Sequence[OrderGateway] = ()
 
     @contextmanager
@@ -215,7 +222,7 @@ class RunMonitor:
         )
         self._operations = Operations(
             self._configuration, engine, mailbox, self._alerts, replacing, lambda: live.queue.waited,
-            lambda halted, reason: self._halt(live, halted, reason),
+            lambda halted, reason: self._halt(live, halted, reason), self._run_alerts,
         )  # fmt: skip
         return publisher
 

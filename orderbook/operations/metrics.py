@@ -13,6 +13,7 @@ import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from orderbook.alerts.run_alerts import AlertReport, RunAlerts
 from orderbook.core.code_cache import counts
 from orderbook.core.latency import LatencyHistogram, SignedLatencyHistogram
 from orderbook.durability.durable_run import DurableRun, checkpoints_of
@@ -207,6 +208,25 @@ def sink_families(reports: Sequence[SinkReport]) -> Iterator[Metric]:
         yield family
 
 
+_CHANNELS: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str], ...] = (
+    (CounterMetricFamily, "sent", "Notifications that a channel has taken."),
+    (CounterMetricFamily, "failures", "Attempts to give a channel a notification that failed."),
+    (CounterMetricFamily, "given_up", "Notifications that are not tried any more."),
+    (GaugeMetricFamily, "waiting", "Notifications that a channel has not taken yet."),
+)
+
+
+def alert_families(report: AlertReport) -> Iterator[Metric]:
+    """The families of alerts and of their channels."""
+    yield CounterMetricFamily("orderbook_alerts_raised", "Alerts that this run has raised.", report.raised)
+    yield GaugeMetricFamily("orderbook_alerts_open", "Alerts that are raised and not over.", report.open)
+    for kind, name, help_text in _CHANNELS:
+        family = kind(f"orderbook_channel_{name}", help_text, labels=["channel"])
+        for one in report.channels:
+            family.add_metric([one.name], getattr(one, name))
+        yield family
+
+
 # Upper bounds of latencies' buckets, ns.
 _BOUNDS = np.array([a * 10**b for b in range(4, 10) for a in (1.0, 2.5, 5.0)] + [1e10]).astype(np.int64)
 
@@ -225,8 +245,9 @@ class RunMetrics(Collector):
         runs: Sequence[FeedRun],
         view_events: Mapping[str, int],
         sinks: RunSinks | None = None,
+        alerts: RunAlerts | None = None,
     ) -> None:
-        self._sinks = sinks or RunSinks()
+        self._sinks, self._alerts = sinks or RunSinks(), alerts
         self._live, self._pipeline, self._durable = live, pipeline, durable
         self._runs = runs
         self._labels = feed_labels(runs)
@@ -257,6 +278,8 @@ class RunMetrics(Collector):
         yield from self._strategies()
         yield from self._gateways()
         yield from sink_families(self._sinks.reports())
+        if self._alerts is not None and (report := self._alerts.report()) is not None:
+            yield from alert_families(report)
         yield from _cache()
 
     def _latencies(self) -> Iterator[Metric]:

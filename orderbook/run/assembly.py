@@ -14,6 +14,7 @@ from sqlglot import exp
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import ConfigurationError, UserError, suggestion
+from orderbook.core.options import KeyPath
 from orderbook.engine.distribution.threads import partitions_of
 from orderbook.engine.plan.statistics import read_statistics
 from orderbook.engine.runtime.partitioned_runtime import Partitions
@@ -51,7 +52,7 @@ class Assembly:
 
 
 def assemble(configuration: Configuration) -> Assembly:
-    """Compile the views of `run.views`, and those that `run.strategies` watch or read and sinks send.
+    """Compile the views of `run.views`, and those that strategies, sinks and alerts of the run read.
 
     Raises ConfigurationError for a view, strategy or parameter that is not there, SqlError with file,
     line and column.
@@ -80,9 +81,13 @@ def assemble(configuration: Configuration) -> Assembly:
         if not any(view in names for names in declared.values()):
             file = _view_of_strategy(configuration, name, view)
             declared[file] = declared_views(file)
-    for number, sink in enumerate(configuration.sinks):
-        if not any(sink.view in names for names in declared.values()):
-            file = _view_of_sink(configuration, number, sink.view)
+    sent: list[tuple[KeyPath, str]] = [
+        (("sinks", number, "view"), sink.view) for number, sink in enumerate(configuration.sinks)
+    ]
+    sent += [(("alerts", name, "view"), alert.view) for name, alert in configuration.alerts.items()]
+    for key, view in sent:
+        if not any(view in names for names in declared.values()):
+            file = _view_at(configuration, key, view)
             declared[file] = declared_views(file)
     files = with_read(configuration, declared)
     levels = Levels(level_of(configuration.engine.materialize))
@@ -177,16 +182,14 @@ def _view_of_strategy(configuration: Configuration, strategy: str, view: str) ->
         raise ConfigurationError(f"strategy {strategy} looks at view {view!r}: {error}") from None
 
 
-def _view_of_sink(configuration: Configuration, number: int, view: str) -> Path:
+def _view_at(configuration: Configuration, key: KeyPath, view: str) -> Path:
     try:
         file = _file_of_view(configuration, view)
     except ConfigurationError:
         file = None
     if file is None or view not in declared_views(file):
         known = {name for one in view_files(configuration) for name in declared_views(one)}
-        raise configuration.error(
-            ("sinks", number, "view"), f"no view is named {view!r}; {suggestion(view, known)}"
-        )
+        raise configuration.error(key, f"no view is named {view!r}; {suggestion(view, known)}")
     return file
 
 

@@ -320,8 +320,7 @@ views = ["depth"]
 strategies = ["checked_here:Divides"]
 [strategies.divides]
 least = 1
-[[monitor.alerts]]
-name = "far"
+[alerts.far]
 view = "depth"
 when = "nothing > 1"
 [[feeds]]
@@ -347,7 +346,7 @@ path = "{}"
     result = orderbook("check", "--config", config)
     one_error(result, 2, "c.toml:6: strategies.order_flow.least: OrderFlow has")
     write(config, text.replace("[strategies.divides]\nleast = 1\n", ""))
-    one_error(orderbook("check", "--config", config), 2, "monitor.alerts, far", "nothing")
+    one_error(orderbook("check", "--config", config), 2, "alerts.far: ", "nothing")
 
 
 def test_a_typo_in_a_table_of_a_strategy_stops_every_command(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from orderbook.configuration.alert_options import ChannelOptions
 from orderbook.configuration.configuration import load_configuration
 from orderbook.configuration.options import FEEDS, ExchangeFeed, Feed, FileFeed, SimulatedFeed
 from orderbook.core.errors import ConfigurationError
@@ -57,18 +58,26 @@ def test_default_needs_no_network() -> None:
     assert configuration.parameters["k"] == Decimal("0.25")
 
 
-def test_every_key_is_documented_with_its_default(project: Path, write: Write) -> None:
+def test_every_key_is_documented_with_its_default(
+    project: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Uncommenting the optional keys of config.toml gives a valid file that sets every declared key."""
     text = (project / "config.toml").read_text()
-    optional = r"^# (?=\[\[(feeds|sinks|monitor\.alerts)\]\]$|\[execution\.\w+\]$|[a-z_]+ = )(?!feeds = )"
+    optional = r"^# (?=\[\[(feeds|sinks)\]\]$|\[(execution|alerts|channels)\.\w+\]$|[a-z_]+ = )(?!feeds = )"
     text = re.sub(optional, "", text, flags=re.MULTILINE)
+    for name in ("DESK_SECRET", "ON_CALL"):
+        monkeypatch.setenv(name, "secret")
     configuration = load_configuration(write(text))
     assert configuration.model_fields_set == set(type(configuration).model_fields)
     sections = [getattr(configuration, name) for name in type(configuration).model_fields]
-    gateways = configuration.execution.values()
-    for section in (*sections, *configuration.feeds, *configuration.sinks, *gateways):
+    named = (*configuration.execution.values(), *configuration.alerts.values())
+    for section in (*sections, *configuration.feeds, *configuration.sinks, *named):
         if isinstance(section, Section):
             assert section.model_fields_set == set(type(section).model_fields)
+    # Of a channel some keys exclude others.
+    assert set().union(*(one.model_fields_set for one in configuration.channels.values())) == set(
+        ChannelOptions.model_fields
+    )
     assert {type(feed) for feed in configuration.feeds} == set(FEEDS.values())
     assert configuration.feeds[0] == SimulatedFeed(kind="simulated")
 

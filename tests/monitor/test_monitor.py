@@ -13,7 +13,7 @@ from monitor_support import INSTRUMENTS, SYMBOL, VENUE, client, flow, running, t
 from samples import PATIENCE
 
 from orderbook.configuration.configuration import load_configuration
-from orderbook.configuration.options import AlertRule, MonitorOptions
+from orderbook.configuration.options import MonitorOptions
 from orderbook.core.errors import ConfigurationError, OrderbookError
 from orderbook.market.events import Side
 from orderbook.monitor import alerts, status_topic
@@ -232,7 +232,7 @@ def test_a_rule_that_alerts_all_the_time_and_one_that_is_replaced(monkeypatch: p
 
     async def go() -> None:
         async with running(MonitorOptions(port=0, token=TOKEN)) as run:
-            own = Alerts(run.engine, Notes(lambda: 0), lambda: 0, [])
+            own = Alerts(run.engine, Notes(lambda: 0), lambda: 0)
             for when, told in (("volume > 0", 3), ("volume > 1", 3), ("volume > 0", 6)):
                 own.begin(Rule("any", "totals", when))
                 for _ in range(10):
@@ -248,21 +248,6 @@ def test_a_rule_that_alerts_all_the_time_and_one_that_is_replaced(monkeypatch: p
                 own.end("any")
             run.engine.insert("quotes", {"symbol": "A", "volume": "1"})
             assert len(own.newest()) == 6
-
-    asyncio.run(go())
-
-
-def test_rules_of_the_configuration_miss_nothing() -> None:
-    async def go() -> None:
-        rule = AlertRule(name="large", view="totals", when="volume > 10")
-        async with running(MonitorOptions(port=0, alerts=(rule,))) as run, client(run) as one:
-            await run.put(valid_books())
-            run.engine.insert("quotes", {"symbol": "A", "volume": "11"})
-            run.engine.delete("quotes", {"symbol": "A", "volume": "11"})
-            status = await one.ask(id=1, op="subscribe", topic="status")
-            (alert,) = status["alerts"]
-            assert (alert["name"], alert["view"], alert["key"]) == ("large", "totals", ["A"])
-            assert alert["text"].startswith("large: A volume=11")
 
     asyncio.run(go())
 

@@ -54,7 +54,7 @@ def test_serve_prints_where_and_shows_no_values(orderbook: Program, tmp_path: Pa
 
 def test_a_wrong_rule_or_address_ends_the_run_with_its_reason(orderbook: Program, tmp_path: Path) -> None:
     write(tmp_path / "totals.sql", TOTALS)
-    rule = '[[monitor.alerts]]\nname = "r"\nview = "totals"\nwhen = "nothing > 1"\n'
+    rule = '[alerts.r]\nview = "totals"\nwhen = "nothing > 1"\n'
     result = orderbook("run", "--config", write(tmp_path / "my.toml", f"{SMALL}{rule}"), "--duration", 1)
     assert result.status != 0
     assert "nothing" in result.err
@@ -69,7 +69,7 @@ def test_why_of_an_alert_is_what_the_log_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     write(tmp_path / "totals.sql", TOTALS)
-    rule = '[[monitor.alerts]]\nname = "r"\nview = "totals"\nwhen = "orders % 2 = 0"\n[monitor]\nport = 0\n'
+    rule = '[alerts.r]\nview = "totals"\nwhen = "orders % 2 = 0"\n[monitor]\nport = 0\n'
     log = f'[log]\nfolder = "{tmp_path}/log"\n'
     config = write(tmp_path / "my.toml", f"{SMALL}levels = 10\n{log}{rule}")
     command = [sys.executable, "-m", "orderbook.command_line", "serve", "--config", str(config)]

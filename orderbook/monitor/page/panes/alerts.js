@@ -1,8 +1,13 @@
-/** Rules on values of views, and the alerts they raised. */
+/** Rules on values of views, and the alerts they raised; of the configuration's, what is open and silenced. */
 import { choice, fillChoice, make, setText, toggle } from "../core/dom.js";
-import { cell, clock } from "../core/format.js";
+import { cell, clock, milliseconds } from "../core/format.js";
 import { Pane } from "../core/pane.js";
-import { changing } from "../core/token.js";
+import { changing, knownToken } from "../core/token.js";
+
+// Milliseconds between two looks at what is open, and for which Silence keeps an alert quiet.
+const LOOK = 2000;
+const SILENCE_SECONDS = 3600;
+const SHOWN_OPEN = 50;
 
 export class AlertsPane extends Pane {
   #alerts;
@@ -10,6 +15,8 @@ export class AlertsPane extends Pane {
   #connection;
   #list = make("ul.rules", { "data-testid": "rules" });
   #log = make("ol.log", { "aria-label": "Alerts", "data-testid": "alert-log" });
+  #open = make("ul.rules", { "aria-label": "Open alerts", "data-testid": "open-alerts", hidden: true });
+  #looked = 0;
   #problem = make("p.problem", { role: "alert", hidden: true });
   #shownCount = -1;
 
@@ -19,7 +26,7 @@ export class AlertsPane extends Pane {
     this.#store = store;
     this.#connection = connection;
     this.body.classList.add("scroll");
-    this.body.append(this.#form(), this.#problem, this.#list, this.#log);
+    this.body.append(this.#form(), this.#problem, this.#open, this.#list, this.#log);
     const sound = toggle("Sound", "A sound at each alert", alerts.sound, (on) => {
       alerts.hear(on);
       sound.show(on);
@@ -27,7 +34,51 @@ export class AlertsPane extends Pane {
     this.bar.append(sound.element);
     alerts.on("rules", () => this.changed());
     alerts.on("alert", () => this.changed());
-    store.on("status", () => this.#offer());
+    store.on("status", () => {
+      this.#offer();
+      this.#look();
+    });
+  }
+
+  /** Asks now and then for what is open, as long as the run has alerts in its configuration. */
+  async #look(now = false) {
+    if (!now && (performance.now() - this.#looked < LOOK || !this.#alerts.rules.some(({ from }) => from === "server"))) return;
+    this.#looked = performance.now();
+    try {
+      const { alerts, silences } = await this.#connection.request({ op: "alerts" });
+      const open = alerts.filter(({ over }) => over === null).slice(0, SHOWN_OPEN);
+      this.#open.replaceChildren(...open.map((one) => this.#openAlert(one)), ...silences.map((one) => this.#silence(one)));
+      this.#open.hidden = !this.#open.childElementCount;
+    } catch {
+      this.#open.hidden = true;
+    }
+  }
+
+  #openAlert({ alert, name, severity, message, raised, acknowledged, acknowledged_by: by }) {
+    const done = acknowledged !== null;
+    const button = (text, title, request) => make("button.plain", { type: "button", title, "aria-label": `${title}: ${message}`, onclick: () => this.#change(request) }, text);
+    return make("li", {}, make("time", {}, clock(milliseconds(raised), 0)), make("strong", {}, severity), make("code", {}, message),
+      done ? make("span.faint", {}, `acknowledged${by ? ` by ${by}` : ""}`) : button("Acknowledge", "Nobody else is told of it", { op: "acknowledge", alert }),
+      button("Silence 1 h", `${name} is told to nobody for an hour`, { op: "silence", alert: name, seconds: SILENCE_SECONDS }));
+  }
+
+  #silence({ silence, alert, match, until }) {
+    const which = [alert === "*" ? "all alerts" : alert, ...Object.entries(match).map(([column, value]) => `${column} ${value}`)].join(", ");
+    const end = make("button.plain", { type: "button", title: "End this silence", "aria-label": `End the silence of ${which}`, onclick: () => this.#change({ op: "end_silence", silence }) }, "×");
+    return make("li", {}, make("span", {}, `Silent until ${clock(milliseconds(until), 0)}`), make("code", {}, which), end);
+  }
+
+  /** On this machine a run may need no token for it. */
+  #change(request) {
+    this.#try(async () => {
+      try {
+        await this.#connection.request({ ...request, token: knownToken() });
+      } catch (error) {
+        if (!/token/i.test(error.message)) throw error;
+        await changing(this.#connection, request);
+      }
+      await this.#look(true);
+    });
   }
 
   #offer() {

@@ -1,0 +1,1 @@
+"""Alerts: raised and cleared by rows of views, kept over restarts, and sent to people at least once."""
