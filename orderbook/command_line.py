@@ -245,6 +245,21 @@ def alerts(
 
 
 @app.command()
+def mcp(
+    url: MonitorUrl = "http://127.0.0.1:8799/",
+    token: Token = "",
+    port: Annotated[
+        int | None,
+        typer.Option("--port", help="Streamable HTTP on loopback, instead of standard input and output."),
+    ] = None,
+) -> None:
+    """Serve a run's views, SQL, explain and why to language models, by the Model Context Protocol."""
+    from orderbook.commands.mcp_server import serve_mcp as command
+
+    command(url, token, port)
+
+
+@app.command()
 def replay(
     source: Sources,
     config: Config = None,

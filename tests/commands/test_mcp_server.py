@@ -1,0 +1,104 @@
+"""A client of the Model Context Protocol reads a run: its views, SQL, explain, and what is refused."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line_support import Program, write
+from command_line_support import orderbook as orderbook
+
+CONFIG = """
+[run]
+views = ["touch"]
+strategies = []
+backend = "interpreter"
+[monitor]
+port = 0
+[engine]
+keep_rows = true
+[[feeds]]
+kind = "simulated"
+products = ["BTC-USD"]
+events_per_second = 300
+levels = 10
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a run's monitor."""
+    config = write(tmp_path_factory.mktemp("run") / "c.toml", CONFIG)
+    command = [sys.executable, "-m", "orderbook.command_line", "serve", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        yield run.stdout.readline().split()[1]
+        run.terminate()
+
+
+def asked(url: str, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """The tools, and what calls of them give: structures, or the text of an error."""
+    from mcp import Client, StdioServerParameters
+
+    async def go() -> tuple[list[Any], list[Any]]:
+        command = ["-m", "orderbook.command_line", "mcp", "--url", url]
+        async with Client(StdioServerParameters(command=sys.executable, args=command)) as client:
+            tools = (await client.list_tools()).tools
+            found = []
+            for name, arguments in calls:
+                result = await client.call_tool(name, arguments)
+                text: Any = result.content[0]
+                found.append(text.text if result.is_error else result.structured_content)
+            return tools, found
+
+    return asyncio.run(go())
+
+
+def test_a_client_reads_views_and_asks_sql(url: str) -> None:
+    # A run that has just begun has books in a moment.
+    tools, (views, books, few, explained) = asked(
+        url,
+        ("views", {}),
+        ("query", {"sql": "SELECT venue, symbol, COUNT(*) AS orders FROM bids GROUP BY ALL"}),
+        ("query", {"sql": "SELECT * FROM range(2000) r(n)", "rows": 3}),
+        ("explain", {"view": "touch"}),
+    )
+    assert [tool.name for tool in tools] == ["views", "query", "explain", "why"]
+    assert all(tool.annotations.read_only_hint for tool in tools)
+    assert {"bids", "asks", "touch"} <= views["tables"].keys()
+    assert ["symbol", "text"] in [list(map(str.lower, one)) for one in views["tables"]["touch"]]
+    assert isinstance(books, dict), books
+    assert [name for name, _ in books["columns"]] == ["venue", "symbol", "orders"]
+    assert len(books["version"]) == 3
+    assert (few["rows"], few["count"], few["truncated"]) == ([[0], [1], [2]], 2000, True)
+    assert "touch" in explained["sql"].lower() and explained["maps"]
+
+
+def test_nothing_is_changed_and_refusals_say_why(url: str) -> None:
+    _, told = asked(
+        url,
+        ("query", {"sql": "DROP TABLE bids"}),
+        ("query", {"sql": "SELECT * FROM read_csv('/etc/passwd')"}),
+        ("query", {"sql": "SELECT * FROM nothing"}),
+        ("query", {"sql": "SELECT 1", "rows": 1_000_000}),
+        ("why", {"view": "touch", "version": [1]}),
+        ("why", {"view": "touch", "version": [1, 0, 1]}),
+        ("explain", {"view": "nothing"}),
+    )
+    says = ("SELECT", "read_csv", "nothing", "1,000", "stamp, switch, sequence", "log", "nothing")
+    for text, expected in zip(told, says, strict=True):
+        assert isinstance(text, str) and expected in text, (text, expected)
+
+
+def test_without_a_run_or_the_library(
+    orderbook: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, (text,) = asked("http://127.0.0.1:1/", ("views", {}))
+    assert "no answer from a monitor at http://127.0.0.1:1/" in text and "--url" in text
+    assert orderbook("mcp", "--url", "no where").status == 2
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    result = orderbook("mcp")
+    assert result.status == 2 and "pip install 'orderbook[mcp]'" in result.err
