@@ -25,7 +25,7 @@ START = 1_700_000_000 * SECOND
 SMALL: Mapping[str, Parameter] = {
     "bar_volume": 10, "vpin_bars": 3, "levels": 2, "slope_levels": 3, "size": 4, "bar": "20 seconds",
     "step": "10 seconds", "distance_bps": 60, "reach_bps": 80, "spot_venue": "X", "spot_symbol": "A",
-    "futures_venue": "Y", "futures_symbol": "A",
+    "futures_venue": "Y", "futures_symbol": "A", "queue_step": 2, "level_bps": 30,
 }  # fmt: skip
 
 
@@ -75,7 +75,18 @@ _COLUMNS: Mapping[str, Callable[[random.Random], object]] = {
     "bid": _decimals("99.00", "99.50", "100.00", "100.25"), "ask": _decimals("100.25", "100.50", "101.00"),
     "side": _some("buy", "sell"), "state": _some("valid", "valid", "stale"), "reason": _some("none"),
 }  # fmt: skip
-_KEYS = {"book_states": ("venue", "symbol"), "trades": ("id",), "quotes": ("venue", "symbol", "id")}
+# Of book_events, whose sides are those of orders.
+_OF_EVENTS: Mapping[str, Callable[[random.Random], object]] = {
+    "side": _some("bid", "ask"), "id": _some(0, 1, 2, 3),
+    "reason": _some("order", "order", "order", "trade", "late", "snapshot"),
+    "action": _some("add", "cancel", "cancel", "execute", "execute", "execute", "modify", "replace", "clear"),
+    "price": _decimals("99.50", "100.00"), "volume": _decimals("1", "2"),
+    "remaining": _decimals("0", "0", "1", "4"), "old_price": _decimals("99.00", "100.50"),
+    "level_volume_ahead": _decimals("0", "1", "5"), "level_volume": _decimals("1", "4"),
+}  # fmt: skip
+_KEYS = {"book_states": ("venue", "symbol"), "trades": ("id",), "quotes": ("venue", "symbol", "id"),
+    "book_events": ("venue", "symbol", "number"),
+}  # fmt: skip
 
 
 def events(program: CompiledProgram, generator: random.Random, length: int) -> Iterator[list[Change]]:
@@ -88,7 +99,8 @@ def events(program: CompiledProgram, generator: random.Random, length: int) -> I
         if rows and generator.random() < 0.4:
             event.append((relation.name, False, rows.pop(generator.choice(list(rows)))))
         if generator.random() < 0.75:
-            row = _row([column.name for column in relation.columns], generator)
+            of = _OF_EVENTS if relation.name == "book_events" else {}
+            row = _row([column.name for column in relation.columns], generator, of)
             names = _KEYS.get(relation.name, ("venue", "symbol", "id", "price"))
             key = tuple(row[name] for name in names)
             if key not in rows:
@@ -101,17 +113,25 @@ def events(program: CompiledProgram, generator: random.Random, length: int) -> I
     yield from ([change] for change in left)
 
 
-def _row(columns: list[str], generator: random.Random) -> dict[str, object]:
+def _row(
+    columns: list[str], generator: random.Random, of: Mapping[str, Callable[[random.Random], object]]
+) -> dict[str, object]:
     number = generator.randrange(1, 60)
     row: dict[str, object] = {}
     for column in columns:
         if column == "ts":
             # No two rows of an instrument have one time, of which DuckDB's ASOF JOIN takes any.
             row[column] = START + number * 2 * SECOND
-        elif column in ("id", "mid"):
-            row[column] = number if column == "id" else None
+        elif column in of:
+            row[column] = of[column](generator)
+        elif column == "placed_at":
+            row[column] = START + (number - generator.choice([0, 1, 4, 30])) * 2 * SECOND
+        elif column in ("id", "mid", "number"):
+            row[column] = None if column == "mid" else number
         else:
             row[column] = _COLUMNS[column](generator)
     if "bid" in row and generator.random() < 0.1:
-        row["bid"] = row["bid_volume"] = None
+        row.update(dict.fromkeys({"bid", "bid_volume"} & row.keys()))
+    if "old_price" in row and row["action"] != "replace":
+        row["old_price"] = None
     return row
