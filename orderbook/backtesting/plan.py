@@ -5,6 +5,7 @@ says how a job's program is laid out: its stages, on which level each is run, an
 Strategies run apart, an instance in the task of its symbol, or as one task.
 """
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -157,6 +158,22 @@ def by_symbol(program: Program, stage: Stage, kept: Collection[str] = ()) -> boo
     return True
 
 
+# Distributions found last: to find one takes longer than a small task, and what is compiled for its stages is
+# known by them.
+_distributions: deque[tuple[Program, tuple[object, ...], Distribution]] = deque(maxlen=4)
+
+
+def _distributed(program: Program, settings: JobSettings) -> Distribution:
+    chosen = settings.partitions, settings.forced, settings.compute
+    for known, by, found in list(_distributions):
+        # Equal ones may differ, as 1 and 1.0 do.
+        if known is program and by == chosen:
+            return found
+    found = distribute(program, partitions=settings.partitions, key=settings.forced, compute=settings.compute)
+    _distributions.append((program, chosen, found))
+    return found
+
+
 def layout_of(settings: JobSettings) -> Layout:
     """The layout of a job, the same in every process."""
     compiled = settings.program.compiled()
@@ -164,10 +181,7 @@ def layout_of(settings: JobSettings) -> Layout:
         return Layout(settings, compiled, Distribution(compiled.program, ()))
     if settings.partitions == 1:
         return Layout(settings, compiled, whole(compiled.program, settings.views))
-    found = distribute(
-        compiled.program, partitions=settings.partitions, key=settings.forced, compute=settings.compute
-    )
-    return Layout(settings, compiled, found)
+    return Layout(settings, compiled, _distributed(compiled.program, settings))
 
 
 def without_shuffle(settings: JobSettings) -> JobSettings:

@@ -343,7 +343,8 @@ class ParquetFile:
 
     After an error nothing more is written, and `close` does nothing. dictionary: the columns whose values are
     kept once each, None: Arrow chooses; delta: integers and times that are kept as differences, and in no
-    dictionary. Raises as `writing`, and as the store.
+    dictionary; bounds: the columns of which the footer has the least and greatest value, None: all. Raises as
+    `writing`, and as the store.
 
     size, footer: in bytes, and what Parquet says of it, once it is closed.
     """
@@ -354,6 +355,7 @@ class ParquetFile:
         schema: pa.Schema,
         dictionary: Sequence[str] | None = None,
         delta: Sequence[str] = (),
+        bounds: Sequence[str] | None = None,
     ) -> None:
         self.path = path
         self.size = 0
@@ -366,7 +368,7 @@ class ParquetFile:
                 self._sink or self._partial, schema, compression="zstd",
                 use_dictionary=True if dictionary is None else list(dictionary),
                 column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED") or None,
-                metadata_collector=self._footers,
+                write_statistics=True if bounds is None else list(bounds), metadata_collector=self._footers,
             )  # fmt: skip
 
     @property

@@ -8,7 +8,7 @@ The protocol is Delta's (github.com/delta-io/delta, PROTOCOL.md), by the package
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -215,25 +215,28 @@ def _failing(place: Place, kind: type[OrderbookError], what: str) -> Iterator[No
         raise kind(f"{place}: {what}: {said}") from error
 
 
-def statistics_of(footer: pq.FileMetaData) -> str:
-    """What a table's log says of a file's columns, JSON: rows, NULLs, least and greatest values."""
+def statistics_of(footer: pq.FileMetaData, nulls: Mapping[str, int]) -> str:
+    """What a table's log says of a file's columns, JSON: rows, `nulls`, least and greatest values."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
     for place in range(footer.num_columns):
         columns = [footer.row_group(group).column(place) for group in range(footer.num_row_groups)]
         name = footer.schema.column(place).name
         found = [column.statistics for column in columns]
-        if any(one is None or not one.has_null_count for one in found):
+        if any(one is None for one in found):
             continue
-        nulls[name] = sum(one.null_count for one in found)
         bounds = [one for one in found if one.has_min_max]
         empty = all(one.has_min_max or one.num_values == 0 for one in found)
         low: list[Any] = [_told(one.min) for one in bounds]
         high: list[Any] = [_told(one.max) for one in bounds]
         if bounds and empty and None not in (*low, *high):
             least[name], greatest[name] = min(low), max(high)
-    told = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+    told = {
+        "numRecords": footer.num_rows,
+        "minValues": least,
+        "maxValues": greatest,
+        "nullCount": dict(nulls),
+    }
     return json.dumps(told)
 
 

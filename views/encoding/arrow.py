@@ -35,6 +35,10 @@ def arrow_type(kind: Type, what: str) -> pa.DataType:
     }[kind.kind]
 
 
+# Codes that are as near to each other, or as many as their rows, are told apart by a table of them.
+_NEAR = 1024
+
+
 def column_array(
     name: str,
     form: pa.DataType,
@@ -61,11 +65,23 @@ def column_array(
 
 
 def _texts(dictionary: Dictionary, codes: NDArray[np.int64], there: NDArray[np.bool_]) -> pa.Array:
-    found, places = np.unique(codes[there], return_inverse=True)
-    indices = np.zeros(len(codes), np.int32)
-    indices[there] = places
+    if not there.any():
+        return pa.nulls(len(codes), pa.string())
+    own = codes if there.all() else codes[there]
+    least, greatest = int(own.min()), int(own.max())
+    if greatest - least < _NEAR + len(own):  # without sorting
+        present = np.zeros(greatest - least + 1, np.bool_)
+        present[own - least] = True
+        found = np.flatnonzero(present) + least
+        places = (np.cumsum(present) - 1).take(own - least)
+    else:
+        found, places = np.unique(own, return_inverse=True)
     strings = pa.array(dictionary.decode_all(found), pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~there), strings).cast(pa.string())
+    if len(own) < len(codes):
+        indices = np.zeros(len(codes), np.int32)
+        indices[there] = places
+        return strings.take(pa.array(indices, mask=~there))
+    return strings.take(pa.array(places))
 
 
 def _decimals(
