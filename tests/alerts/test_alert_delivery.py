@@ -76,7 +76,7 @@ def expected(messages: list[list[tuple[str, str, int]]]) -> list[tuple[str, str]
     return sorted(told)
 
 
-@given(st.integers(0, 10**6), st.lists(st.integers(0, 15), min_size=1, max_size=4))
+@given(st.integers(0, 10**6), st.lists(st.integers(6, 20), min_size=2, max_size=4))
 @examples(4)
 def test_exactly_the_configured_alerts_arrive_over_crashes(seed: int, crashes: list[int]) -> None:
     random = Random(seed)
