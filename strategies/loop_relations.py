@@ -7,6 +7,7 @@ one of them needs: its limits, fees, the texts of reasons, its open orders and i
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE, ChangeBatch, Dictionary
 from orderbook.market.instruments import Instruments
@@ -67,7 +68,7 @@ class LoopAccount:
         self._methods, self._client, self._instruments = methods, client, instruments
         count = len(instruments)
         self._held, self._reasons = np.zeros(count, HELD), np.zeros(count, np.int64)
-        self._texts: dict[int, np.ndarray] = {}
+        self._texts: dict[int, NDArray[np.int64]] = {}
         self._notionals, self._fees = client.notionals(), np.zeros(0, FEE)
         self._dictionary: Dictionary | None = None
         # Whether the rows of `positions` are those of the relation.
