@@ -13,7 +13,7 @@ A `Budget` bounds the work that compiling one view may take, so that every query
 refusal. Work is counted in factors looked at, not in time, so that the same text always ends the same way.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -101,8 +101,9 @@ class Const:
 class _Remembering:
     """Nodes that hold much keep what they were once asked for."""
 
-    __slots__ = ("_hash", "_relations", "_size", "_variables")
+    __slots__ = ("_bound", "_hash", "_relations", "_size", "_variables")
 
+    _bound: "frozenset[Var]"
     _hash: int
     _relations: frozenset[str]
     _size: int
@@ -347,26 +348,46 @@ def variables(node: Factor | Term | Poly) -> Iterator[Var]:
 def variable_set(node: Factor | Term | Poly) -> frozenset[Var]:
     """The variables of factors, terms and nested polynomials."""
     if isinstance(node, tuple):
-        return _union(map(variable_set, node))
+        return _NO_VARIABLES.union(*[variable_set(f) for f in node])
     try:
         return node._variables
     except AttributeError:
         if isinstance(node, Poly):
-            found = _union(map(variable_set, node.terms))
+            found = _NO_VARIABLES.union(*[variable_set(t) for t in node.terms])
         else:
-            found = frozenset(v for s in scalars_of(node) for v in scalar_variables(s))
+            found = _NO_VARIABLES.union(*[scalar_variable_set(s) for s in scalars_of(node)])
             if isinstance(node, NESTED):
                 found |= variable_set(node.body)
         object.__setattr__(node, "_variables", found)
         return found
 
 
-def _union(sets: Iterable[frozenset[Var]]) -> frozenset[Var]:
-    return frozenset[Var]().union(*sets)
+_NO_VARIABLES: frozenset[Var] = frozenset()
+
+
+def scalar_variable_set(scalar: Scalar) -> frozenset[Var]:
+    """The variables of a scalar."""
+    if isinstance(scalar, Apply):
+        try:
+            return scalar._variables
+        except AttributeError:
+            found = _NO_VARIABLES.union(*[scalar_variable_set(a) for a in scalar.args])
+            object.__setattr__(scalar, "_variables", found)
+            return found
+    return frozenset((scalar,)) if isinstance(scalar, Var) else _NO_VARIABLES
 
 
 def bound_by(factor: Factor) -> frozenset[Var]:
     """The variables that evaluating the factor binds."""
+    try:
+        return factor._bound
+    except AttributeError:
+        found = _bound_by(factor)
+        object.__setattr__(factor, "_bound", found)
+        return found
+
+
+def _bound_by(factor: Factor) -> frozenset[Var]:
     match factor:
         case Rel(_, scalars) | MapRef(_, scalars):
             return frozenset(s for s in scalars if isinstance(s, Var))
@@ -378,22 +399,29 @@ def bound_by(factor: Factor) -> frozenset[Var]:
             return frozenset((var,))
         case Neighbour(found, there):
             return frozenset((found, *there))
-    return frozenset()
+    return _NO_VARIABLES
 
 
 def map_scalar(scalar: Scalar, change: Callable[[Scalar], Scalar]) -> Scalar:
     """Rebuilds bottom-up, `change` applied to every node."""
     if isinstance(scalar, Apply):
-        scalar = Apply(scalar.op, tuple(map_scalar(a, change) for a in scalar.args))
+        scalar = Apply(scalar.op, tuple([map_scalar(a, change) for a in scalar.args]))
     return change(scalar)
 
 
 def substitute_scalar(scalar: Scalar, by: Mapping[Var, Scalar]) -> Scalar:
-    return map_scalar(scalar, lambda s: by.get(s, s) if isinstance(s, Var) else s)
+    if isinstance(scalar, Var):
+        return by.get(scalar, scalar)
+    if isinstance(scalar, Const) or by.keys().isdisjoint(scalar_variable_set(scalar)):
+        return scalar
+    return Apply(scalar.op, tuple([substitute_scalar(a, by) for a in scalar.args]))
 
 
 def substitute_factor(factor: Factor, by: Mapping[Var, Scalar]) -> Factor:
     """Replaces variables; a replaced variable that the factor binds must become a variable."""
+    # Factors that stay are the same objects, so that they keep what they were asked for.
+    if by.keys().isdisjoint(variable_set(factor)):
+        return factor
 
     def change(scalar: Scalar) -> Scalar:
         return substitute_scalar(scalar, by)
@@ -451,11 +479,13 @@ def _variable(scalar: Scalar) -> Var:
 
 
 def substitute_term(term: Term, by: Mapping[Var, Scalar]) -> Term:
-    return tuple(substitute_factor(f, by) for f in term)
+    return tuple([substitute_factor(f, by) for f in term])
 
 
 def substitute(poly: Poly, by: Mapping[Var, Scalar]) -> Poly:
-    return Poly(tuple(substitute_term(t, by) for t in poly.terms))
+    if by.keys().isdisjoint(variable_set(poly)):
+        return poly
+    return Poly(tuple([substitute_term(t, by) for t in poly.terms]))
 
 
 def relations(node: Factor | Term | Poly) -> frozenset[str]:
@@ -464,14 +494,17 @@ def relations(node: Factor | Term | Poly) -> frozenset[str]:
         try:
             return node._relations
         except AttributeError:
-            found = frozenset(n for t in node.terms for n in relations(t))
+            found = _NO_NAMES.union(*[relations(t) for t in node.terms])
             object.__setattr__(node, "_relations", found)
             return found
     if isinstance(node, tuple):
-        return frozenset(n for f in node for n in relations(f))
+        return _NO_NAMES.union(*[relations(f) for f in node])
     if isinstance(node, Rel):
         return frozenset((node.name,))
-    return relations(node.body) if isinstance(node, NESTED) else frozenset()
+    return relations(node.body) if isinstance(node, NESTED) else _NO_NAMES
+
+
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 def nested_relations(node: Term | Poly) -> frozenset[str]:
