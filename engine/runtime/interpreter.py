@@ -46,6 +46,7 @@ from orderbook.views.calculus import (
     Term,
     Val,
     Var,
+    scalar_variable_set,
 )
 from orderbook.views.conditions import TRUE
 from orderbook.views.encoding.values import pack, unpack, unpack_word
@@ -260,17 +261,37 @@ class Interpreter:
     def _entries(
         self, name: str, keys: tuple[Scalar, ...], environment: Environment
     ) -> Iterator[tuple[Environment, Number]]:
-        for key, value in self._maps[name].items():
-            bound = dict(environment)
-            for scalar, word in zip(keys, key, strict=True):
-                if isinstance(scalar, Var) and scalar not in bound:
-                    bound[scalar] = word
-                elif self._scalar(scalar, bound) != word:
-                    break
+        entries = self._maps[name]
+        if not entries:
+            return
+        known: list[tuple[int, Word]] = []
+        open_: list[tuple[int, Scalar]] = []
+        for place, scalar in enumerate(keys):
+            if scalar_variable_set(scalar) <= environment.keys():
+                known.append((place, self._scalar(scalar, environment)))
             else:
-                if self._tracer is not None:
-                    self._tracer.read(name, key, _number(value))
-                yield bound, _number(value)
+                open_.append((place, scalar))
+        if not open_:
+            key = tuple([word for _, word in known])
+            if key in entries:
+                yield environment, self._read(name, key, entries[key])
+            return
+        for key, value in entries.items():
+            if all(key[place] == word for place, word in known):
+                bound = dict(environment)
+                for place, scalar in open_:
+                    if isinstance(scalar, Var) and scalar not in bound:
+                        bound[scalar] = key[place]
+                    elif self._scalar(scalar, bound) != key[place]:
+                        break
+                else:
+                    yield bound, self._read(name, key, value)
+
+    def _read(self, name: str, key: Key, value: int | Fraction) -> Number:
+        number = _number(value)
+        if self._tracer is not None:
+            self._tracer.read(name, key, number)
+        return number
 
     def _scalar(self, scalar: Scalar, environment: Environment) -> Word:
         return scalar_value(scalar, environment, self._dictionary)
