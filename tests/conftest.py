@@ -37,7 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("exhaustive", max_examples=config.getoption("count"), **common)
     exhaustive = config.getoption("exhaustive")
     settings.load_profile("exhaustive" if exhaustive else "ci")
-    if exhaustive:
+    if not exhaustive:
+        # Optimising is half of what compiling takes; `make test-optimised` has the level that users have.
+        os.environ.setdefault("NUMBA_OPT", "0")
+    else:
         config.option.hypothesis_seed = config.getoption("seed")
 
 

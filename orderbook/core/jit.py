@@ -241,7 +241,7 @@ def form_of(function: FunctionType) -> Form | None:
     reached = {function: 0}
     holes: dict[str, Hole] = {}
     numbers: dict[str, int] = {}
-    said = [sys.implementation.cache_tag]
+    said = [f"{sys.implementation.cache_tag} {int(config.OPT)}"]
     for one in (order := [function]):
         text, parts = _made_of(one)
         if text is None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from llvmlite import binding, ir
 from numba import types
+from numba.core import config
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder
@@ -90,15 +91,16 @@ def _target_machine() -> binding.TargetMachine:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     target = binding.Target.from_default_triple()
-    cpu, features = _processor()
+    cpu, features, level = _made_for()
     return target.create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="static", codemodel="jitdefault", jit=True
+        cpu=cpu, features=features, opt=level, reloc="static", codemodel="jitdefault", jit=True
     )
 
 
 @cache
-def _processor() -> tuple[str, str]:
-    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+def _made_for() -> tuple[str, str, int]:
+    """The processor, its features, and the level of optimisation, which is numba's up to 2."""
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), min(int(config.OPT), 2)
 
 
 @cache
@@ -111,7 +113,7 @@ def _object_code(text: str) -> bytes:
     machine = _target_machine()
     parsed = binding.parse_assembly(text)
     # Loops here are over few words, where vectors cost more than they save.
-    options = binding.create_pipeline_tuning_options(speed_level=2)
+    options = binding.create_pipeline_tuning_options(speed_level=_made_for()[2])
     options.loop_vectorization = options.slp_vectorization = False
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(parsed, builder)
@@ -133,7 +135,7 @@ def native_address(
     """
     with _lock:
         names = " ".join(kind.name for kind in arguments)
-        made_of = _hash(f"{form.digest if form else id(function)} {names} {_processor()}")
+        made_of = _hash(f"{form.digest if form else id(function)} {names} {_made_for()}")
         holes = [_linked(hole) for hole in form.holes] if form else []
         symbol = _symbol(_hash(f"{made_of} {holes}") if holes else made_of)
         if symbol not in _loaded:
@@ -293,7 +295,7 @@ def _module(arguments: str, result: str, nogil: bool) -> ir.Module:
 def _loaded_text(symbol: str, text: str) -> int:
     """Where the function is whose module of LLVM, in text, has it by this symbol, which names its content."""
     with _lock:
-        entry = Entry("native-text", _hash(f"{text} {_processor()}"), "obj")
+        entry = Entry("native-text", _hash(f"{text} {_made_for()}"), "obj")
         code = code_folder().read(entry)
         if code is None:
             code = _object_code(text)
