@@ -188,43 +188,63 @@ def test_rows_that_no_view_reads_are_events_too(options: str, sample_seed: int) 
     assert runner.desk.row["relations"] != 0
 
 
-LIMITED = """
-    CREATE STRATEGY made WITH (refill) AS
-    SELECT venue, symbol, 'buy' AS side, 1 AS tag, bid AS price, 0.3 + bid_volume / 10 AS volume FROM touch
-    UNION ALL
-    SELECT venue, symbol, 'buy' AS side, 2 AS tag, NULL AS price, 0.2 AS volume FROM touch
-    WHERE imbalance > 0.2
-    UNION ALL
-    SELECT venue, symbol, 'sell' AS side, 3 AS tag, ask AS price, 0.3 AS volume FROM touch
-    WHERE imbalance < 0.2;
-"""
+LIMITED = {
+    "three orders": """
+        CREATE STRATEGY made WITH (refill) AS
+        SELECT venue, symbol, 'buy' AS side, 1 AS tag, bid AS price, 0.3 + bid_volume / 10 AS volume
+        FROM touch
+        UNION ALL
+        SELECT venue, symbol, 'buy' AS side, 2 AS tag, NULL AS price, 0.2 AS volume FROM touch
+        WHERE imbalance > 0.2
+        UNION ALL
+        SELECT venue, symbol, 'sell' AS side, 3 AS tag, ask AS price, 0.3 AS volume FROM touch
+        WHERE imbalance < 0.2;
+    """,
+    # What is open beside an order counts; and one so far away is worth more than what it reduces.
+    "open beside": """
+        CREATE STRATEGY made WITH (refill) AS
+        SELECT venue, symbol, 'buy' AS side, 1 AS tag, bid AS price, 1 AS volume FROM touch
+        UNION ALL
+        SELECT venue, symbol, 'buy' AS side, 2 AS tag, bid - 0.5 AS price, 1 AS volume FROM touch
+        UNION ALL
+        SELECT venue, symbol, 'buy' AS side, 3 AS tag, NULL AS price, 1 AS volume FROM touch
+        WHERE imbalance > 0.2
+        UNION ALL
+        SELECT venue, symbol, 'sell' AS side, 4 AS tag, ask + 300 AS price, 1 AS volume FROM touch;
+    """,
+}
 
 
 @pytest.fixture(scope="module")
-def limited() -> CompiledProgram:
-    return compile_views([packaged_views() / "touch.sql", LIMITED])
+def limited() -> dict[str, CompiledProgram]:
+    return {name: compile_views([packaged_views() / "touch.sql", sql]) for name, sql in LIMITED.items()}
 
 
 @pytest.mark.parametrize(
-    ("limit", "value"),
-    [("max_order_volume", D("0.5")), ("max_position", D("0.9")), ("max_notional", D(95)),
-     ("max_orders_per_second", 6)],
+    ("orders", "limit", "value"),
+    [("three orders", "max_order_volume", D("0.2")), ("three orders", "max_position", D("0.9")),
+     ("three orders", "max_notional", D(95)), ("three orders", "max_orders_per_second", 2),
+     ("open beside", "max_position", D(2)), ("open beside", "max_notional", D(250))],
 )  # fmt: skip
 def test_limits_refuse_in_the_loop_what_they_refuse_in_python(
-    limited: CompiledProgram, limit: str, value: Any, sample_seed: int
+    limited: dict[str, CompiledProgram], orders: str, limit: str, value: Any, sample_seed: int
 ) -> None:
+    program = limited[orders]
     events = flow(sample_seed, 200, "levels")
     events = events[events["instrument"] < len(APART)]
-    options = trading({limit: value}, order_latency="3ms", response_latency="1ms")
-    made = Told(limited, strategies_of(limited), options, "numba")
-    plain = Told(limited, plain_strategies(limited), options, "interpreter")
+    # Long enough for the second in which orders count to pass, and in steps of which it is a multiple.
+    for name in ("exchange_time", "receive_time"):
+        events[name] *= 25
+    options = trading({limit: value}, order_latency="75ms", response_latency="25ms")
+    made = Told(program, strategies_of(program), options, "numba")
+    plain = Told(program, plain_strategies(program), options, "interpreter")
     for one in (plain, made):
         one.pipeline.start()
         one.pipeline.apply(events, "message")
     assert made.updates == plain.updates
-    orders = {(name, update.new.id): update.new for name, own in plain.updates.items() for _, update in own}
-    refused = [one for one in orders.values() if limit in (one.reason or "")]
-    assert refused and len(refused) < len(orders)
+    told = {(name, update.new.id): update.new for name, own in plain.updates.items() for _, update in own}
+    refused = [one for one in told.values() if limit in (one.reason or "")]
+    assert refused and len(refused) < len(told)
     assert made.pipeline.host._runners[0].desk.row["limits"] != 0
 
 
