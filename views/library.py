@@ -19,7 +19,7 @@ from orderbook.views.binding.parser import CreateRelation, CreateStrategy, Creat
 from orderbook.views.types import Parameter
 
 # Folders of views that ship, beside those that stand in the folder itself.
-FOLDERS = ("market",)
+FOLDERS = ("market", "surveillance")
 NAME = re.compile(r"\w+(/\w+)?")
 _SCHEMA = "schema"
 

@@ -1,6 +1,7 @@
-"""The views of views/market, in DuckDB too, and random streams of what they read.
+"""The views of views/market and views/surveillance, in DuckDB too, and random streams of what they read.
 
 Streams insert, delete and update rows: two venues and two symbols, trades and quotes with numbers.
+As a script, generated code is compared with the interpreter for the views of views/surveillance.
 """
 
 import random
@@ -10,12 +11,20 @@ from decimal import Decimal
 from pathlib import Path
 
 from first_week import UNITS, plain
-from fuzz import Change
-from oracle import Oracle, Row
+from fuzz import Change, InterpreterRuntime
+from generated_runner import GeneratedRuntime
+from oracle import Oracle, Row, difference
 from paths import VIEWS
 
 from orderbook.views.compilation import compile_views
-from orderbook.views.library import described, shipped_file, shipped_that_declares, text_of, with_read
+from orderbook.views.library import (
+    described,
+    shipped_file,
+    shipped_that_declares,
+    shipped_views,
+    text_of,
+    with_read,
+)
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import Parameter
 
@@ -26,6 +35,14 @@ SMALL: Mapping[str, Parameter] = {
     "bar_volume": 10, "vpin_bars": 3, "levels": 2, "slope_levels": 3, "size": 4, "bar": "20 seconds",
     "step": "10 seconds", "distance_bps": 60, "reach_bps": 80, "spot_venue": "X", "spot_symbol": "A",
     "futures_venue": "Y", "futures_symbol": "A", "queue_step": 2, "level_bps": 30,
+    "spoof_value": 50, "spoof_share": 0.1, "spoof_bps": 1000, "spoof_life": "80 seconds",
+    "layer_window": "200 seconds", "layers": 1, "layer_value": 50,
+    "stuffing_window": "20 seconds", "stuffing_events": 2, "stuffing_trades": 0.5,
+    "ping_life": "100 seconds", "ping_value": 500, "pings": 1, "ping_window": "20 seconds",
+    "iceberg_window": "1000 seconds", "iceberg_ratio": 0.3, "iceberg_fills": 1, "wash_window": "1000 seconds",
+    "wash_trades": 1, "wash_value": 100, "ignition_window": "10 seconds", "ignition_bps": 1,
+    "ignition_back": 0.1, "ignition_trades": 1, "ignition_sided": 0.1, "close_at": "23 hours",
+    "close_window": "60 minutes", "close_bps": 1, "close_sided": 0.1,
 }  # fmt: skip
 
 
@@ -59,6 +76,29 @@ def oracle(name: str, given: Mapping[str, Parameter] = SMALL) -> Oracle:
     return Oracle(text_of(VIEWS / "schema.sql") + plain(sql), values, few_rows=True)
 
 
+def check_generated(name: str) -> None:
+    """Generated code has the interpreter's rows after every event, and nothing is left of deleted rows."""
+    view, program = name.rpartition("/")[2], compiled(name)
+    interpreter, generated = InterpreterRuntime(program.program), GeneratedRuntime(program.program)
+    at_first, shown = generated.map_sizes(), 0
+    for seed in range(2):
+        for event in events(program, random.Random(f"{name} {seed}"), length_of(name)):
+            for change in event:
+                interpreter.change(*change)
+                generated.change(*change)
+            rows = interpreter.rows(view)
+            shown += bool(rows)
+            wrong = difference(rows, generated.rows(view))
+            assert wrong is None, f"{name} after {event}: {wrong}"
+        assert generated.map_sizes() == at_first
+    assert shown, f"{name} shows nothing"
+
+
+def length_of(name: str) -> int:
+    """Events of a stream after which a view has shown something: a detector's rows are rare."""
+    return 120 if name.startswith("surveillance/") else 60
+
+
 def _some(*values: object) -> Callable[[random.Random], object]:
     return lambda generator: generator.choice(values)
 
@@ -78,10 +118,10 @@ _COLUMNS: Mapping[str, Callable[[random.Random], object]] = {
 # Of book_events, whose sides are those of orders.
 _OF_EVENTS: Mapping[str, Callable[[random.Random], object]] = {
     "side": _some("bid", "ask"), "id": _some(0, 1, 2, 3),
-    "reason": _some("order", "order", "order", "trade", "late", "snapshot"),
-    "action": _some("add", "cancel", "cancel", "execute", "execute", "execute", "modify", "replace", "clear"),
+    "reason": _some(*["order"] * 5, "trade", "late", "snapshot"),
+    "action": _some("add", *["cancel"] * 3, *["execute"] * 3, "modify", "replace", "clear"),
     "price": _decimals("99.50", "100.00"), "volume": _decimals("1", "2"),
-    "remaining": _decimals("0", "0", "1", "4"), "old_price": _decimals("99.00", "100.50"),
+    "remaining": _decimals("0", "0", "0", "1", "4"), "old_price": _decimals("99.00", "100.50"),
     "level_volume_ahead": _decimals("0", "1", "5"), "level_volume": _decimals("1", "4"),
 }  # fmt: skip
 _KEYS = {"book_states": ("venue", "symbol"), "trades": ("id",), "quotes": ("venue", "symbol", "id"),
@@ -135,3 +175,9 @@ def _row(
     if "old_price" in row and row["action"] != "replace":
         row["old_price"] = None
     return row
+
+
+if __name__ == "__main__":
+    for shipped in shipped_views():
+        if shipped.startswith("surveillance/"):
+            check_generated(shipped)

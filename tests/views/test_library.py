@@ -63,6 +63,7 @@ def test_a_view_by_name_is_added_beside_one_that_reads_the_same() -> None:
 def test_names_and_settings_on_the_command_line(orderbook: Program, tmp_path: Path) -> None:
     listed = orderbook("views").out
     assert "market/ofi" in listed and "Order-flow imbalance" in listed
+    assert "surveillance/spoofing" in listed and "Large orders that were cancelled" in listed
     shown = orderbook("views", "market/ofi").out
     assert "--set bar=1 minute: how long a bar is" in shown and "CREATE VIEW ofi AS" in shown
     flow = tmp_path / "flow.parquet"
@@ -73,6 +74,8 @@ def test_names_and_settings_on_the_command_line(orderbook: Program, tmp_path: Pa
     assert "imbalance" in orderbook(*replay, "--set", "levels=3").out
     unknown = orderbook(*replay, "--set", "level=3")
     assert unknown.status == 2 and "--set level: neither" in unknown.err
+    detector = ("replay", str(flow), "--config", str(configuration), "--view", "surveillance/quote_stuffing")
+    assert "quote_stuffing" in orderbook(*detector, "--set", "stuffing_events=100").out
     misspelt = orderbook("replay", flow, "--view", "market/imbalanc")
     assert misspelt.status == 2 and "did you mean 'market/imbalance'" in misspelt.err
 

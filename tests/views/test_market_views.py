@@ -1,18 +1,18 @@
-"""The views of views/market equal DuckDB after every event, and cost what their files say."""
+"""Views of the market and of surveillance equal DuckDB after every event, and cost what their files say."""
 
 import random
 import re
 
 import pytest
 from fuzz import InterpreterRuntime
-from market_views import compiled, events, oracle
+from market_views import compiled, events, length_of, oracle
 from oracle import difference
+from uncompiled import run_uncompiled
 
 from orderbook.engine.plan.describe import statement_cost
 from orderbook.engine.plan.planner import plan
 from orderbook.views.library import described, shipped_file, shipped_views
 
-LENGTH = 60
 NAMES = [name for name in shipped_views() if "/" in name]
 every_view = pytest.mark.parametrize("name", NAMES)
 
@@ -46,7 +46,7 @@ def test_a_view_equals_duckdb_after_every_event(name: str) -> None:
     for seed in range(2):
         runtime = InterpreterRuntime(program.program)
         at_first = runtime.map_sizes()
-        for event in events(program, random.Random(f"{name} {seed}"), LENGTH):
+        for event in events(program, random.Random(f"{name} {seed}"), length_of(name)):
             for relation, insert, values in event:
                 (expected.insert if insert else expected.delete)(relation, values)
                 runtime.change(relation, insert, values)
@@ -56,3 +56,7 @@ def test_a_view_equals_duckdb_after_every_event(name: str) -> None:
             assert wrong is None, f"after {event}: {wrong}"
         assert runtime.map_sizes() == at_first
     assert shown > 3, "it shows nothing"
+
+
+def test_generated_code_of_detectors_has_the_rows_of_the_interpreter() -> None:
+    run_uncompiled("market_views.py")
