@@ -623,6 +623,9 @@ class _Changes:
 
     def put(self, said: dict[str, Any], size: int) -> None:
         """A message of the run's: a snapshot, changes, or that there were none up to a version."""
+        if self._error is not None:
+            # A client that takes nothing is not told of the end before it has taken what waits.
+            return
         kind = said.get("type")
         if kind == "error":
             self.end(str(said.get("error")))

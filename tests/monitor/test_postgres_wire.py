@@ -1,5 +1,6 @@
 """PostgreSQL's messages and statements: values against psycopg's own readers, parameters against DuckDB."""
 
+import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -13,8 +14,11 @@ from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import Format
 
-from orderbook.core.errors import SqlError
+from orderbook.core.errors import DataError, SqlError
+from orderbook.monitor.client import BACKLOG_BYTES
+from orderbook.monitor.postgres_session import _Changes
 from orderbook.monitor.postgres_statements import (
+    Subscription,
     copy,
     copy_line,
     statements,
@@ -142,3 +146,22 @@ def test_subscriptions_and_copies() -> None:
     row = [b"a\tb", None, b"", b'"x,y"']
     assert copy_line(row, csv=False) == b'a\\tb\t\\N\t\t"x,y"\n'
     assert copy_line(row, csv=True) == b'a\tb,,"","""x,y"""\n'
+
+
+def test_changes_that_nobody_takes_are_kept_only_up_to_the_limit() -> None:
+    """What waits for a client that is too slow is not added to while the client takes nothing."""
+    version = ["1", 0, 0]
+
+    async def go() -> None:
+        changes = _Changes(1, Subscription("v", None))
+        changes.put({"type": "snapshot", "version": version, "columns": [["a", "integer"]], "rows": []}, 1)
+        await changes.begun()
+        for number in range(100):
+            change = {"type": "changes", "version": version, "changes": [[1, number]]}
+            changes.put(change, BACKLOG_BYTES // 4)
+        taken = await changes.take(1_000, None)
+        assert [row[-1] for row in taken] == [0, 1, 2, 3]
+        with pytest.raises(DataError, match="too slow"):
+            await changes.take(1_000, None)
+
+    asyncio.run(go())
