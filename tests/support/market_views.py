@@ -36,7 +36,7 @@ SMALL: Mapping[str, Parameter] = {
     "step": "10 seconds", "distance_bps": 60, "reach_bps": 80, "spot_venue": "X", "spot_symbol": "A",
     "futures_venue": "Y", "futures_symbol": "A", "queue_step": 2, "level_bps": 30,
     "spoof_value": 50, "spoof_share": 0.1, "spoof_bps": 1000, "spoof_life": "80 seconds",
-    "layer_window": "200 seconds", "layers": 1, "layer_value": 50,
+    "layer_window": "200 seconds", "layers": 1, "layer_value": 50, "layer_lean": 1,
     "stuffing_window": "20 seconds", "stuffing_events": 2, "stuffing_trades": 0.5,
     "ping_life": "100 seconds", "ping_value": 500, "pings": 1, "ping_window": "20 seconds",
     "iceberg_window": "1000 seconds", "iceberg_ratio": 0.3, "iceberg_fills": 1, "wash_window": "1000 seconds",
