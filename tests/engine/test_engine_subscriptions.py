@@ -384,7 +384,7 @@ def test_bad_arguments_are_refused(engine: orderbook.Engine) -> None:
         ("volume > 1 GROUP BY symbol", "write one condition"),
         ("volume > 1, orders > 2", "write one condition"),
         ("", "write one condition"),
-        ("symbol > 'A'", "ordering comparison > on TEXT"),
+        ("symbol > 1", "TEXT"),
     ],
 )
 def test_a_bad_condition_names_itself_and_the_place(

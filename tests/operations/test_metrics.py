@@ -47,6 +47,17 @@ from orderbook.run.feed_runs import FeedReport, FeedRun, ReceiptDelay, open_runs
 from orderbook.run.live_run import LiveRun
 
 TOKEN = "a-token-of-sixteen"
+# One that is never raised, so nothing is sent.
+ALERT = """
+[alerts.steep]
+view = "sobi"
+when = "pressure > 1000000"
+channels = ["desk"]
+
+[channels.desk]
+webhook = "http://127.0.0.1:1/alerts"
+secret = "$DESK_SECRET"
+"""
 
 
 def free_port() -> int:
@@ -81,13 +92,15 @@ def exposed(families: dict[str, Metric]) -> set[str]:
 
 
 def test_a_live_run_shows_what_its_summary_says(
-    orderbook: Program, ends_once: EndsOnce, tmp_path: Path, project: Path
+    orderbook: Program, ends_once: EndsOnce, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("DESK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     port = free_port()
     config = write(
         tmp_path / "fast.toml",
         FAST_FEED.format(imbalance=0.3)
-        + f'[metrics]\nport = {port}\n[log]\nfolder = "log"\ncheckpoint_interval = "500ms"\n',
+        + f'[metrics]\nport = {port}\n[log]\nfolder = "log"\ncheckpoint_interval = "500ms"\n'
+        + ALERT,
     )
     scrapes: list[dict[str, Metric]] = []
     enough, ended = threading.Event(), threading.Event()
