@@ -63,10 +63,9 @@ def run(
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
-    monitor: whether it is served; None as the configuration says. postgres: whether PostgreSQL's clients are
-    served, too, likewise. With a log, what that holds is applied
-    first. Raises what ended a feed or the run, after everything before that has been applied and the summary
-    printed, IncompleteError where the result is incomplete.
+    monitor: whether it is served; None as the configuration says. postgres: whether PostgreSQL's clients are,
+    likewise. With a log, what that holds is applied first. Raises what ended a feed or the run, after all
+    before that has been applied and the summary printed, IncompleteError where the result is incomplete.
     """
     overrides = _overrides(duration, feeds, monitor, postgres)
     configuration = configured(config, views, strategies, overrides, allow_incomplete, sets)
@@ -117,9 +116,8 @@ def run(
     told(**summary_figures(*done))
     for line in lines:
         print(visible(line))
-    failed = (*shown.errors, *recordings.errors, *failures)
     found = (*findings_of(pipeline, strategies_done, reports), *left)
-    tell_incomplete(found, configuration, failed)
+    tell_incomplete(found, configuration, (*shown.errors, *recordings.errors, *failures))
 
 
 def _overrides(
