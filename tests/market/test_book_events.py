@@ -19,12 +19,10 @@ from orderbook.core.files import ArrayRows
 from orderbook.feeds.merge import Merger
 from orderbook.feeds.source_kinds import open_source
 from orderbook.market.block_memory import BUMP
-from orderbook.market.book_relations import filled_by_books
 from orderbook.market.books import RELATIONS, Books, sections_of, state_of
 from orderbook.market.events import EVENT, Action, Flag, Side
 from orderbook.market.instruments import Instruments
 from orderbook.market.partitioned_books import PartitionedBooks
-from orderbook.views.compilation import compile_views
 
 _KIND = 2 * RELATIONS.index("book_events")
 _LIMIT = 10**18 - 1
@@ -322,26 +320,6 @@ def test_rows_of_recordings_follow_the_plain_rules(name: str, reasons: set[str],
     wanted = [scaled(one, instruments) for one in plain_rows(rows, models(instruments))]
     assert without_order(told) == without_order(wanted)
     assert {one[8] for one in told} == reasons
-
-
-@pytest.mark.parametrize(
-    ("declared", "filled"),
-    [
-        ("", True),
-        ("CREATE STREAM book_events (ts TIMESTAMP, venue TEXT, symbol TEXT, action TEXT)", True),
-        ("CREATE STREAM book_events (ts TIMESTAMP, symbol TEXT, what TEXT)", False),
-    ],
-)
-def test_a_relation_of_that_name_with_other_columns_is_the_users_own(declared: str, filled: bool) -> None:
-    program = compile_views(declared + "; CREATE VIEW n AS SELECT COUNT(*) AS n FROM book_events").program
-    assert filled_by_books(program.relation("book_events")) == filled
-
-
-def test_a_view_may_be_named_book_events() -> None:
-    program = compile_views(
-        "CREATE VIEW book_events AS SELECT symbol, COUNT(*) AS n FROM bids GROUP BY symbol"
-    )
-    assert [one.name for one in program.relations if one.name == "book_events"] == []
 
 
 def test_a_side_is_that_of_the_order() -> None:

@@ -162,22 +162,29 @@ def test_quotes_come_and_go_with_who_reads_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "filled"),
+    ("name", "columns", "filled"),
     [
-        ("", True),
-        ("CREATE STREAM quotes (ts TIMESTAMP, venue TEXT, symbol TEXT, mid DOUBLE)", True),
-        ("CREATE STREAM quotes (ts TIMESTAMP, symbol TEXT, bid DECIMAL(12, 4), ask DECIMAL(12, 4))", False),
-        ("CREATE STREAM quotes (venue TEXT, symbol TEXT, bid_size BIGINT)", False),
+        ("quotes", "", True),
+        ("quotes", "ts TIMESTAMP, venue TEXT, symbol TEXT, mid DOUBLE", True),
+        ("quotes", "ts TIMESTAMP, symbol TEXT, bid DECIMAL(12, 4), ask DECIMAL(12, 4)", False),
+        ("quotes", "venue TEXT, symbol TEXT, bid_size BIGINT", False),
+        ("book_events", "", True),
+        ("book_events", "ts TIMESTAMP, venue TEXT, symbol TEXT, action TEXT", True),
+        ("book_events", "ts TIMESTAMP, symbol TEXT, what TEXT", False),
     ],
 )
-def test_a_relation_of_that_name_with_other_columns_is_the_users_own(declared: str, filled: bool) -> None:
-    program = compile_views(declared + "; CREATE VIEW n AS SELECT COUNT(*) AS n FROM quotes").program
-    assert filled_by_books(program.relation("quotes")) == filled
+def test_a_relation_of_that_name_with_other_columns_is_the_users_own(
+    name: str, columns: str, filled: bool
+) -> None:
+    declared = f"CREATE STREAM {name} ({columns}); " if columns else ""
+    program = compile_views(f"{declared}CREATE VIEW n AS SELECT COUNT(*) AS n FROM {name}").program
+    assert filled_by_books(program.relation(name)) == filled
 
 
-def test_a_view_may_be_named_quotes() -> None:
-    program = compile_views("CREATE VIEW quotes AS SELECT symbol, MAX(price) AS m FROM bids GROUP BY symbol")
-    assert [one.name for one in program.relations if one.name == "quotes"] == []
+@pytest.mark.parametrize("name", ["quotes", "book_events"])
+def test_a_view_may_have_that_name(name: str) -> None:
+    program = compile_views(f"CREATE VIEW {name} AS SELECT symbol, MAX(price) AS m FROM bids GROUP BY symbol")
+    assert [one.name for one in program.relations if one.name == name] == []
 
 
 def test_mid_is_what_sql_computes_of_the_columns() -> None:
