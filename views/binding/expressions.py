@@ -488,6 +488,9 @@ def _column(binder: Binder, node: exp.Column, scope: Scope) -> Expression:
 
 
 def _arithmetic(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
+    moved = times.moved_by_months(binder, node, scope)
+    if moved is not None:
+        return moved
     left, right = binder.value(node.this, scope), binder.value(node.expression, scope)
     return arithmetic(_ARITHMETIC[type(node)], left, right)
 

@@ -1,5 +1,7 @@
 """Functions of time: parts of a timestamp, truncation to calendar units and buckets, NOW()."""
 
+import calendar
+import datetime
 from dataclasses import replace
 from decimal import Decimal
 
@@ -215,6 +217,42 @@ def _now(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
     total = Aggregate("sum", ColumnRef(id, "now", column.type, False), TIMESTAMP, False)
     query = Select((Source(id, relation),), None, (), (Output("now", total),), True)
     return ScalarSubquery(query, TIMESTAMP, False)
+
+
+def moved_by_months(binder: Binder, node: exp.Binary, scope: Scope) -> Literal | None:
+    """A constant moment, an INTERVAL with months more or less; None where it is anything else."""
+    if not isinstance(node, exp.Add | exp.Sub):
+        return None
+    moment, width = node.this, node.expression.unnest()
+    if isinstance(node, exp.Add) and isinstance(moment.unnest(), exp.Interval):
+        moment, width = node.expression, moment.unnest()
+    if not isinstance(width, exp.Interval):
+        return None
+    length, months = span(binder, width, scope)
+    if not months:
+        return None
+    start = binder.value(moment, scope)
+    if not isinstance(start, Literal) or start.type.kind is not Kind.TIMESTAMP or start.value is None:
+        return None
+    sign = -1 if isinstance(node, exp.Sub) else 1
+    try:
+        found = _months_later(int(start.value), sign * months) + sign * length
+    except (ValueError, OverflowError):
+        found = TIMESTAMP.high + 1
+    if not TIMESTAMP.low <= found <= TIMESTAMP.high:
+        raise binder.text.error("this time lies beyond the years that a TIMESTAMP holds", node)
+    return replace(start, value=found, type=replace(start.type, low=found, high=found))
+
+
+def _months_later(moment: int, months: int) -> int:
+    """The same time of the same day, or of the last that its month has. ValueError: no year that there is."""
+    day, time = divmod(moment, _DAY)
+    date = datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
+    years, month = divmod(date.month - 1 + months, 12)
+    year = date.year + years
+    last = calendar.monthrange(year, month + 1)[1]
+    later = datetime.date(year, month + 1, min(date.day, last))
+    return (later - datetime.date(1970, 1, 1)).days * _DAY + time
 
 
 HANDLERS: dict[type[exp.Expr], Handler] = {
