@@ -22,7 +22,7 @@ def _found(expression: str) -> object:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("form", ("{t} + {i}", "{t} - {i}", "{i} + {t}", "{t} - {i} + INTERVAL '1' MONTH"))
+@pytest.mark.parametrize("form", ["{t} + {i}", "{t} - {i}", "{i} + {t}", "{t} - {i} + INTERVAL '1' MONTH"])
 def test_a_constant_moves_as_in_duckdb(length: str, form: str) -> None:
     for day in DAYS:
         text = form.format(t=f"TIMESTAMP '{day}'", i=f"INTERVAL {length}")
@@ -40,7 +40,7 @@ def test_a_moved_constant_bounds_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "expression, error",
+    ("expression", "error"),
     [
         ("ts + INTERVAL '1 month'", "INTERVAL of months or years is not supported"),
         ("INTERVAL '1 month' - TIMESTAMP '2024-01-31'", "INTERVAL of months or years is not supported"),
