@@ -68,6 +68,10 @@ Postgres = Annotated[
     bool | None,
     typer.Option("--postgres/--no-postgres", help="Let clients of PostgreSQL read views, or do not."),
 ]
+Flight = Annotated[
+    bool | None,
+    typer.Option("--flight/--no-flight", help="Let clients of Arrow Flight read views, or do not."),
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", help="A parameter of views or strategies, as k=0.5.", metavar="NAME=VALUE"),
@@ -160,6 +164,7 @@ def run(
         bool | None, typer.Option("--monitor/--no-monitor", help="Serve the monitor's page, or do not.")
     ] = None,
     postgres: Postgres = None,
+    flight: Flight = None,
     sets: Sets = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
@@ -167,7 +172,7 @@ def run(
     from orderbook.commands.run import run as command
 
     chosen = (feed or (), view or (), strategy or ())
-    command(config, duration, *chosen, out, monitor, sets or (), allow_incomplete, postgres)
+    command(config, duration, *chosen, out, monitor, sets or (), allow_incomplete, postgres, flight)
 
 
 @app.command()
@@ -181,16 +186,17 @@ def serve(
     strategy: Strategies = None,
     out: Out = None,
     postgres: Postgres = None,
+    flight: Flight = None,
     sets: Sets = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
-    """Follow live feeds for the page, websockets and clients of PostgreSQL, with nothing shown here."""
+    """Follow live feeds for the page, and clients of PostgreSQL and Arrow Flight, with nothing shown here."""
     from orderbook.commands.run import run as command
     from orderbook.run.display import QuietDisplay
 
     feeds, views, strategies = feed or (), view or (), strategy or ()
     chosen = (feeds, views, strategies, out, True, sets or ())
-    command(config, duration, *chosen, allow_incomplete, postgres, QuietDisplay)
+    command(config, duration, *chosen, allow_incomplete, postgres, flight, QuietDisplay)
 
 
 @app.command()

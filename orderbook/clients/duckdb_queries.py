@@ -173,6 +173,8 @@ _options: dict[str, str | bool | int | float | list[str]] = {
 }
 # Rows that are read at a time.
 _BATCH_ROWS = 2048
+# Of a file: rows that are read at a time, bytes of its batches, and of a batch of one row.
+_FILE_BATCH_ROWS, _FILE_BATCH_BYTES, _MOST_ROW_BYTES = 16_384, 1 << 20, 4 << 20
 # How DuckDB and Arrow say that there is no more memory.
 _NO_MEMORY = ("Out of Memory", "bad allocation", "Allocation failure", "bad_alloc")
 _TOO_LARGE = "the query needs more memory than it may take; ask for less at a time"
@@ -304,6 +306,56 @@ def run_within(
     frame = pl.from_arrow(result.rename_columns(list(names)))
     assert isinstance(frame, pl.DataFrame)
     return frame, count
+
+
+def run_to_file(
+    sql: str,
+    tables: Mapping[str, pa.Table],
+    parameters: Mapping[str, Parameter],
+    names: Sequence[str],
+    running: Running,
+    path: str,
+    most: int,
+    describe: bool = False,
+) -> int:
+    """As `run`, into a file of Arrow's at `path`, which is there, of at most so many bytes; rows written.
+
+    Batches have about 1 MB each. describe: the columns alone. Raises SqlError.
+    """
+    with _connection() as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        running.begin(connection)
+        try:
+            asked = connection.sql(sql, params=_values(parameters))
+            reader = (asked.limit(0) if describe else asked).to_arrow_reader(_FILE_BATCH_ROWS)
+            schema = pa.schema([own.with_name(name) for own, name in zip(reader.schema, names, strict=True)])
+            with open(path, "r+b") as file, pa.ipc.new_file(file, schema) as writer:
+                return _written(reader, writer, schema, most)
+        except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
+            raise _stopped() if running.stopped else duckdb_error(error, sql) from None
+        finally:
+            running.end()
+
+
+def _written(reader: pa.RecordBatchReader, writer: Any, schema: pa.Schema, most: int) -> int:
+    count = nbytes = 0
+    for batch in reader:
+        count += batch.num_rows
+        nbytes += batch.nbytes
+        if nbytes > most:
+            raise SqlError(f"the answer has more than {size_text(most)}, the limit; ask for less at a time")
+        waiting = [pa.RecordBatch.from_arrays(batch.columns, schema=schema)]
+        while waiting:
+            part = waiting.pop()
+            if part.nbytes <= _FILE_BATCH_BYTES or part.num_rows == 1:
+                if part.nbytes > _MOST_ROW_BYTES:
+                    raise SqlError(f"a row has more than {size_text(_MOST_ROW_BYTES)}, the limit")
+                writer.write_batch(part)
+            else:
+                half = part.num_rows // 2
+                waiting += [part.slice(half), part.slice(0, half)]
+    return count
 
 
 def _read(reader: pa.RecordBatchReader, limits: AnswerLimits | None) -> tuple[pa.Table, int]:

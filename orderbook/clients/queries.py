@@ -6,6 +6,7 @@ other.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from orderbook.clients.duckdb_queries import Running, run
-from orderbook.clients.encoded_rows import EncodedRows
+from orderbook.clients.encoded_rows import EncodedRows, table_schema
 from orderbook.clients.query_plan import Queryable, QueryPlan, QueryPlanner
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import DataError
@@ -168,6 +169,22 @@ def _check_kept(engine: "Engine", relation: str) -> None:
             f"({', '.join(engine.views) or 'there is none'}), or what a view's definition says of "
             f"{relation}, or start with Engine(keep_rows=True), or keep_rows = true in [engine]"
         ) from None
+
+
+def readable_schemas(engine: "Engine", views: Iterable[str]) -> dict[str, pa.Schema]:
+    """The columns, as `table_schema` has them, of these views and of the relations whose rows are kept.
+
+    Without those that have a column of more than 38 decimal places.
+    """
+    found: dict[str, pa.Schema] = {}
+    for name in views:
+        with suppress(DataError):
+            found[name] = table_schema(engine[name].layout.result)
+    for relation in engine.program.relations:
+        with suppress(DataError):
+            engine.rows_source(relation.name)
+            found[relation.name] = table_schema(relation)
+    return found
 
 
 def query(engine: "Engine", sql: Question) -> pl.DataFrame:

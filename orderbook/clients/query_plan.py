@@ -101,6 +101,10 @@ class QueryPlanner:
         reads = tuple(name for name in tables_in(text).tables if name in self._known)
         return QueryPlan(text, reads, instead, *columns, self._with_parameters(text)[1])
 
+    def schemas(self, names: Iterable[str]) -> dict[str, pa.Schema]:
+        """The columns of views and relations, as `table_schema` has them."""
+        return {name: self._schema(name) for name in names}
+
     def _columns(
         self, sql: str, names: Iterable[str], used: Mapping[str, Parameter]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -181,9 +181,11 @@ def _files() -> Check:
 
 def _ports(configuration: Configuration) -> Iterator[Check]:
     monitor, postgres, metrics = configuration.monitor, configuration.postgres, configuration.metrics
+    flight = configuration.flight
     places = (
         ("monitor", monitor.enabled, monitor.host, monitor.port),
         ("postgres", postgres.enabled, postgres.host, postgres.port),
+        ("flight", flight.enabled, flight.host, flight.port),
         ("metrics", bool(metrics.port), metrics.host, metrics.port or 0),
     )
     for what, wanted, host, port in places:

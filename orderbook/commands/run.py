@@ -59,15 +59,17 @@ def run(
     sets: Sequence[str] = (),
     allow_incomplete: bool = False,
     postgres: bool | None = None,
+    flight: bool | None = None,
     display: Callable[[], Display] = open_display,
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
-    monitor: whether it is served; None as the configuration says. postgres: whether PostgreSQL's clients are,
-    likewise. With a log, what that holds is applied first. Raises what ended a feed or the run, after all
-    before that has been applied and the summary printed, IncompleteError where the result is incomplete.
+    monitor: whether it is served; None as the configuration says. postgres, flight: whether clients
+    of PostgreSQL and of Arrow Flight are, likewise. With a log, what that holds is applied first. Raises what
+    ended a feed or the run, after all before that has been applied and the summary printed, IncompleteError
+    where the result is incomplete.
     """
-    overrides = _overrides(duration, feeds, monitor, postgres)
+    overrides = _overrides(duration, feeds, monitor, postgres, flight)
     configuration = configured(config, views, strategies, overrides, allow_incomplete, sets)
     configuration.check_core()
     keys = keys_of(configuration)
@@ -121,16 +123,22 @@ def run(
 
 
 def _overrides(
-    duration: float | None, feeds: Sequence[str], monitor: bool | None, postgres: bool | None
+    duration: float | None,
+    feeds: Sequence[str],
+    monitor: bool | None,
+    postgres: bool | None,
+    flight: bool | None,
 ) -> dict[str, object]:
-    """What the command line sets of the configuration, by its keys. PostgreSQL's server is the monitor's."""
+    """What the command line sets of the configuration, by its keys. The monitor's process serves all."""
     found: dict[str, object] = {"feeds": list(feeds)} if feeds else {}
     if duration is not None:
         found["run.duration_seconds"] = duration
-    if monitor is not None or postgres:
+    if monitor is not None or postgres or flight:
         found["monitor.enabled"] = monitor is not False
     if postgres is not None:
         found["postgres.enabled"] = postgres
+    if flight is not None:
+        found["flight.enabled"] = flight
     return found
 
 
@@ -278,6 +286,8 @@ class Shown:
             self._display.say(f"monitor: {server.url}")
             if server.postgres_url is not None:
                 self._display.say(f"postgres: {server.postgres_url}")
+            if server.flight_url is not None:
+                self._display.say(f"flight: {server.flight_url}")
             yield [publisher.publish()]
 
     def _elapsed(self) -> str:

@@ -10,7 +10,7 @@ from functools import cache, reduce
 from importlib import resources
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, PlainValidator, PrivateAttr, ValidationError
 from pydantic_core import PydanticCustomError
@@ -27,6 +27,7 @@ from orderbook.configuration.options import (
     CaptureFeed,
     Feed,
     FileFeed,
+    FlightOptions,
     LoggingOptions,
     MetricsOptions,
     MonitorOptions,
@@ -250,6 +251,7 @@ class Configuration(Section):
     metrics: MetricsOptions
     monitor: MonitorOptions
     postgres: PostgresOptions
+    flight: FlightOptions
     queries: QueryOptions
     logging: LoggingOptions
     engine: EngineOptions
@@ -481,11 +483,22 @@ def _check_strategy_tables(
         raise ConfigurationError("\n".join(problems))
 
 
+_Encrypted = TypeVar("_Encrypted", PostgresOptions, FlightOptions)
+
+
+def _with_files(options: _Encrypted, folder: Path) -> _Encrypted:
+    """With certificate and key relative to `folder`."""
+    files = {
+        key: folder / path for key in ("certificate", "key") if (path := getattr(options, key)) is not None
+    }
+    return options.model_copy(update=files)
+
+
 def _anchored(configuration: Configuration, folder: Path) -> Configuration:
     """Make relative paths relative to `folder`."""
     run, views, engine = configuration.run, configuration.views, configuration.engine
     record, logging, spark = configuration.record, configuration.logging, configuration.spark
-    postgres, alerting = configuration.postgres, configuration.alerting
+    alerting = configuration.alerting
     names = tuple(str(folder / name) if name.endswith(".sql") else name for name in run.views)
     with_path = FileFeed | CaptureFeed
     feeds = tuple(
@@ -517,13 +530,8 @@ def _anchored(configuration: Configuration, folder: Path) -> Configuration:
                 update={"folder": folder / alerting.folder if alerting.folder else None}
             ),
             "logging": logging.model_copy(update={"file": folder / logging.file if logging.file else None}),
-            "postgres": postgres.model_copy(
-                update={
-                    key: folder / path
-                    for key in ("certificate", "key")
-                    if (path := getattr(postgres, key)) is not None
-                }
-            ),
+            "postgres": _with_files(configuration.postgres, folder),
+            "flight": _with_files(configuration.flight, folder),
             "spark": spark.model_copy(
                 update={
                     key: folder / path

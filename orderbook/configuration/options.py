@@ -429,6 +429,42 @@ class PostgresOptions(Section):
         }
 
 
+class FlightOptions(Section):
+    """What clients of Arrow Flight connect to. A `host` that is not loopback needs a `token`.
+
+    `port`: where it is taken, the next free one. `certificate` and `key`: PEM files by which connections are
+    encrypted. `answer`: bytes of the rows that one call gives at most.
+    """
+
+    enabled: bool = False
+    port: Annotated[int, Field(ge=0, le=65535)] = 8815
+    host: Text = "127.0.0.1"
+    token: Token = ""
+    certificate: File | None = None
+    key: File | None = None
+    answer: Size = "256 MB"
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.certificate is None) is not (self.key is None):
+            raise PydanticCustomError("key", "both a certificate and its key, or neither")
+        if self.enabled:
+            check_token(self.token, "flight", self.host)
+        return self
+
+    def told(self, descriptor: int) -> dict[str, Any]:
+        """What the server takes: its socket, and who is let in."""
+        certificate, key = (None if path is None else str(path) for path in (self.certificate, self.key))
+        return {
+            "descriptor": descriptor,
+            "host": self.host,
+            "token": self.token,
+            "certificate": certificate,
+            "key": key,
+            "most": size_of(self.answer),
+        }
+
+
 _MASTER = r"local(\[.*\])?|local-cluster\[.*\]|(spark|sc|k8s)://.+|yarn"
 
 

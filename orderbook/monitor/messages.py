@@ -183,6 +183,22 @@ AnyRequest = (
 )
 
 
+class QueryArrow(Request, frozen=True, tag="arrow"):
+    """A server's own request: ad-hoc SQL whose whole answer is written to a file that the server has made.
+
+    most: bytes of the answer. describe: the columns alone, without rows.
+    """
+
+    sql: SqlText
+    file: str
+    most: int
+    describe: bool = False
+
+
+class ListTables(Request, frozen=True, tag="tables"):
+    """A server's own request: what can be read, with its columns as Arrow has them."""
+
+
 class Topic(NamedTuple):
     """What frames are about; equal for all clients that ask for the same."""
 
@@ -376,7 +392,7 @@ class Ask(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A client's request, which the run answers."""
 
     client: int
-    request: AnyRequest
+    request: AnyRequest | QueryArrow | ListTables
 
 
 class Leave(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -1,10 +1,12 @@
 """What clients ask of the run once: SQL, explain, views added and dropped, rules, and to halt."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from orderbook.alerts.run_alerts import RunAlerts
+from orderbook.clients.queries import readable_schemas
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import DataError, OrderbookError
 from orderbook.engine.runtime.program_replacement import Replacement
@@ -22,6 +24,8 @@ from orderbook.monitor.messages import (
     Explain,
     Halt,
     ListAlerts,
+    ListTables,
+    QueryArrow,
     QuerySql,
     Rules,
     SetRule,
@@ -76,7 +80,7 @@ class Operations:
         """Answer a request, now or later."""
         request = ask.request
         match request:
-            case QuerySql():
+            case QuerySql() | QueryArrow():
                 self._cancellable_later(ask, self._queries.answer(ask.client, request))
             case Explain():
                 self._cancellable_later(ask, self._explain(ask.client, request.view))
@@ -84,6 +88,8 @@ class Operations:
                 self._cancellable_later(ask, self._why(ask.client, request))
             case Costs():
                 self._cancellable_later(ask, self._costs(ask.client))
+            case ListTables():
+                self._now(ask, lambda: self._answer(ask, self._tables()))
             case Cancel():
                 self._cancel((ask.client, request.request))
             case AddView():
@@ -160,6 +166,12 @@ class Operations:
             return {"type": "done", "views": [v for v in self._engine.views if not is_followed(v)]}
 
         self._later(ask, done())
+
+    def _tables(self) -> dict[str, Any]:
+        """What can be read, and its columns: a schema of Arrow, as text."""
+        found = readable_schemas(self._engine, [v for v in self._engine.views if not is_followed(v)])
+        tables = {name: b64encode(schema.serialize()).decode() for name, schema in found.items()}
+        return {"type": "tables", "tables": tables}
 
     async def _explain(self, client: int, view: str) -> dict[str, Any]:
         self._engine[view]

@@ -26,7 +26,7 @@ from orderbook.configuration.options import QueryOptions
 from orderbook.core.errors import DataError, SqlError
 from orderbook.core.processors import step_aside
 from orderbook.core.units import size_text
-from orderbook.monitor.messages import SHOWN_ROWS, QuerySql, body_of, wire_version
+from orderbook.monitor.messages import SHOWN_ROWS, QueryArrow, QuerySql, body_of, wire_version
 from orderbook.monitor.publisher import Share
 from orderbook.monitor.query_worker import (
     ASK,
@@ -49,6 +49,8 @@ from orderbook.views.program import CompiledProgram
 
 # Queries of one client that wait, and of all of them.
 MOST_OF_A_CLIENT, MOST_WAITING = 4, 64
+
+Asked = QuerySql | QueryArrow
 
 
 @dataclass(eq=False, slots=True)
@@ -216,7 +218,7 @@ class QueryProcess:
         if not isinstance(reply, Ready):
             raise Gone
 
-    async def plan(self, asked: QuerySql, program: CompiledProgram) -> Planned | Answered:
+    async def plan(self, asked: Asked, program: CompiledProgram) -> Planned | Answered:
         """The names that a query reads, or the answer of one that reads nothing of the run.
 
         Raises SqlError where it is wrong, Gone.
@@ -224,7 +226,10 @@ class QueryProcess:
         self._number += 1
         new = None if self._program is program else Queryable.of(program)
         self._program = None
-        question = Question(asked.sql, new, asked.dialect, asked.describe, asked.whole)
+        if isinstance(asked, QueryArrow):
+            question = Question(asked.sql, new, describe=asked.describe, file=asked.file, most=asked.most)
+        else:
+            question = Question(asked.sql, new, asked.dialect, asked.describe, asked.whole)
         reply = await self._asked(ASK, question)
         if isinstance(reply, Failed):
             raise SqlError(reply.error)
@@ -386,7 +391,7 @@ class QueryPool:
         """The processes that there are."""
         return [process.pid for process in self._all]
 
-    async def answer(self, client: int, asked: QuerySql) -> bytes:
+    async def answer(self, client: int, asked: Asked) -> bytes:
         """The answer to a client's query, as `body_of` gives it; cancelling it stops the query.
 
         Raises SqlError, DataError: what is wrong with the query, or which limit it has met.
@@ -425,7 +430,7 @@ class QueryPool:
                 raise DataError("too many rows are copied for queries; ask views of fewer rows, or later")
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _in_turn(self, turn: Turn, asked: QuerySql) -> bytes | None:
+    async def _in_turn(self, turn: Turn, asked: Asked) -> bytes | None:
         """The answer; None where it takes too long for a short query and has to wait again."""
         process = await self._process()
         start = time.monotonic()
@@ -453,7 +458,7 @@ class QueryPool:
             await asyncio.gather(work, return_exceptions=True)
             self._back(process)
 
-    async def _answered(self, process: QueryProcess, client: int, asked: QuerySql) -> bytes:
+    async def _answered(self, process: QueryProcess, client: int, asked: Asked) -> bytes:
         start = time.monotonic()
         try:
             planned = await process.plan(asked, self._engine.program)

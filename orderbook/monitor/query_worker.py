@@ -28,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 
 from orderbook.clients import duckdb_queries
-from orderbook.clients.duckdb_queries import AnswerLimits, Running, run_within
+from orderbook.clients.duckdb_queries import AnswerLimits, Running, run_to_file, run_within
 from orderbook.clients.encoded_rows import EncodedRows
 from orderbook.clients.postgres_queries import (
     PostgresCatalog,
@@ -57,13 +57,15 @@ LENGTH = 4
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query, with the program where that is another than the last one's; see `QuerySql`."""
+    """A query, with the program where that is another than the last one's; see `QuerySql`, `QueryArrow`."""
 
     sql: str
     program: Queryable | None
     dialect: str = "duckdb"
     describe: bool = False
     whole: bool = False
+    file: str = ""
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +162,8 @@ class Worker:
         self._planner: QueryPlanner | None = None
         self._catalog: PostgresCatalog | None = None
         self._plan: QueryPlan | None = None
-        # Of the query that is asked: whether it is PostgreSQL's.
-        self._postgres = False
+        # Of the query that is asked: whether it is PostgreSQL's, the file for its answer, and bytes of that.
+        self._postgres, self._file, self._most = False, "", 0
         self._running, self._at = Running(), -1
         self._left = memory
 
@@ -202,11 +204,15 @@ class Worker:
             self._catalog = None
         assert self._planner is not None
         self._limits = replace(self._limits, kept_rows=self._limits.rows if question.whole else SHOWN_ROWS)
-        self._postgres = question.dialect == "postgres"
+        self._postgres, self._file = question.dialect == "postgres", question.file
+        self._most = question.most
         sql = in_duckdb(question.sql) if self._postgres else question.sql
         of_catalog = self._postgres_catalog().query(sql) if self._postgres else None
         self._plan = plan = self._planner.plan(sql if of_catalog is None else of_catalog)
-        if question.describe:
+        if question.describe and self._file:
+            empty = {name: schema.empty_table() for name, schema in self._planner.schemas(plan.reads).items()}
+            self._run(number, plan, empty, describe=True)
+        elif question.describe:
             self._tell_table(number, plan, pl.DataFrame({name: [] for name in plan.columns}), 0)
         elif of_catalog is not None:
             self._run(number, plan, {})
@@ -229,7 +235,13 @@ class Worker:
         del given
         self._run(number, self._plan, tables)
 
-    def _run(self, number: int, plan: QueryPlan, tables: dict[str, pa.Table]) -> None:
+    def _run(self, number: int, plan: QueryPlan, tables: dict[str, pa.Table], describe: bool = False) -> None:
+        if self._file:
+            asked = (plan.sql, tables, plan.parameters, plan.columns, self._running)
+            count = run_to_file(*asked, self._file, self._most, describe)
+            body = body_of({"type": "arrow", "count": count})
+            self._tell(Answered(number, body, len(self._dictionary), self._worn()))
+            return
         frame, count = run_within(
             plan.sql, tables, plan.parameters, plan.columns, self._running, self._limits
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 from orderbook.alerts.run_alerts import RunAlerts
 from orderbook.configuration.configuration import Configuration
-from orderbook.configuration.options import MonitorOptions, PostgresOptions
+from orderbook.configuration.options import FlightOptions, MonitorOptions, PostgresOptions
 from orderbook.core.errors import OrderbookError
 from orderbook.core.processors import step_aside
 from orderbook.engine.runtime.live_view import LiveView
@@ -44,14 +44,19 @@ _ENDING_SECONDS = 3.0
 _HALTING_SECONDS, _LOOK_SECONDS = 5.0, 0.02
 
 
-_NO_POSTGRES = PostgresOptions()
+_NO_POSTGRES, _NO_FLIGHT = PostgresOptions(), FlightOptions()
 
 
 class ServerProcess:
     """Listens at once; serves after `start`. Raises OrderbookError where no port can be had."""
 
-    def __init__(self, options: MonitorOptions, postgres: PostgresOptions = _NO_POSTGRES) -> None:
-        self._options, self._postgres = options, postgres
+    def __init__(
+        self,
+        options: MonitorOptions,
+        postgres: PostgresOptions = _NO_POSTGRES,
+        flight: FlightOptions = _NO_FLIGHT,
+    ) -> None:
+        self._options, self._postgres, self._flight = options, postgres, flight
         self._socket = _listening(options.host, options.port, "the monitor", "monitor", "--no-monitor")
         self.host, self.port = options.host, int(self._socket.getsockname()[1])
         self._for_postgres: socket.socket | None = None
@@ -59,6 +64,11 @@ class ServerProcess:
             told = "clients of PostgreSQL", "postgres", "--no-postgres"
             self._for_postgres = _listening(postgres.host, postgres.port, *told)
             self._postgres_port = int(self._for_postgres.getsockname()[1])
+        self._for_flight: socket.socket | None = None
+        if flight.enabled:
+            told = "clients of Arrow Flight", "flight", "--no-flight"
+            self._for_flight = _listening(flight.host, flight.port, *told)
+            self._flight_port = int(self._for_flight.getsockname()[1])
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -76,6 +86,15 @@ class ServerProcess:
         return f"postgresql://{self._postgres.user}@{host}:{self._postgres_port}/orderbook"
 
     @property
+    def flight_url(self) -> str | None:
+        """Where clients of Arrow Flight connect to; None where they cannot."""
+        if self._for_flight is None:
+            return None
+        scheme = "grpc" if self._flight.certificate is None else "grpc+tls"
+        host = f"[{self._flight.host}]" if ":" in self._flight.host else self._flight.host
+        return f"{scheme}://{host}:{self._flight_port}"
+
+    @property
     def pid(self) -> int:
         """The process, once it is started."""
         assert self._process is not None
@@ -85,14 +104,15 @@ class ServerProcess:
         """Serve from now on; gives the run's end of the line, at whose close the process ends."""
         own, theirs = socket.socketpair()
         own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINE_BUFFER)
-        with self._socket, theirs, self._for_postgres or nullcontext():
+        others = [self._for_postgres, self._for_flight]
+        with self._socket, theirs, others[0] or nullcontext(), others[1] or nullcontext():
             ends = self._socket.fileno(), theirs.fileno()
-            passed = ends if self._for_postgres is None else (*ends, self._for_postgres.fileno())
+            postgres, flight = (-1 if one is None else one.fileno() for one in others)
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "orderbook.monitor.server", *map(str, ends)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                pass_fds=passed,
+                pass_fds=[one for one in (*ends, postgres, flight) if one >= 0],
                 # Ctrl-C is for the run, which ends this.
                 start_new_session=True,
             )
@@ -102,16 +122,21 @@ class ServerProcess:
         with suppress(BrokenPipeError), self._process.stdin as pipe:
             options = self._options
             access = {"host": options.host, "token": options.token, "origin": options.origin}
-            postgres = None if len(passed) == len(ends) else self._postgres.told(passed[-1])
-            pipe.write(json.dumps({"access": access, "postgres": postgres}).encode())
+            told = {
+                "access": access,
+                "postgres": None if postgres < 0 else self._postgres.told(postgres),
+                "flight": None if flight < 0 else self._flight.told(flight),
+            }
+            pipe.write(json.dumps(told).encode())
         return own
 
     def close(self) -> None:
         """Wait until clients know that the run has ended."""
         if self._process is None:
             self._socket.close()
-            if self._for_postgres is not None:
-                self._for_postgres.close()
+            for one in (self._for_postgres, self._for_flight):
+                if one is not None:
+                    one.close()
             return
         try:
             self._process.wait(_ENDING_SECONDS)
@@ -167,7 +192,8 @@ class RunMonitor:
 
         Raises OrderbookError where no port can be had.
         """
-        server = ServerProcess(self._configuration.monitor, self._configuration.postgres)
+        options = self._configuration
+        server = ServerProcess(options.monitor, options.postgres, options.flight)
         mailbox = Mailbox(server.start())
         # Compiles what measures maps and reads books, for which the run would else wait.
         self._warm_up()

@@ -2,7 +2,8 @@
 
 It is a process, `python -m orderbook.monitor.server SOCKET LINE`, started by a run. SOCKET and LINE are
 descriptors: of the socket that clients connect to, and of the line to the run. Standard input has what
-`Access` and `PostgresAccess` take: other users of the machine must not see a token among the arguments.
+`Access`, `PostgresAccess` and `FlightAccess` take: other users of the machine must not see a token among the
+arguments.
 Connections are bounded below what the application sees.
 """
 
@@ -143,19 +144,46 @@ class PostgresAccess:
         """Until it is cancelled."""
         from orderbook.monitor.postgres_server import Login, PostgresListener
 
-        tls = None
-        if self.certificate is not None:
-            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            tls.load_cert_chain(self.certificate, self.key)
+        tls = None if self.certificate is None else _encrypting(self.certificate, self.key)
         listener = PostgresListener(hub, numbers, Login(self.user, self.password), tls)
         await listener.serve(socket.socket(fileno=self.descriptor))
+
+
+@dataclass(frozen=True, slots=True)
+class FlightAccess:
+    """The socket that clients of Arrow Flight connect to, and who is let in; see FlightOptions."""
+
+    descriptor: int
+    host: str
+    token: str
+    certificate: str | None
+    key: str | None
+    most: int
+
+    async def serve(self, hub: Hub, numbers: Iterator[int]) -> None:
+        """Until it is cancelled."""
+        from orderbook.monitor.flight_relay import Relay
+        from orderbook.monitor.flight_server import FlightDoor
+
+        tls = None if self.certificate is None else _encrypting(self.certificate, self.key)
+        if tls is not None:
+            # gRPC speaks HTTP/2.
+            tls.set_alpn_protocols(["h2"])
+        with FlightDoor(hub, numbers, Access(self.host, self.token), self.most) as door:
+            await Relay(door, tls).serve(socket.socket(fileno=self.descriptor))
+
+
+def _encrypting(certificate: str, key: str | None) -> ssl.SSLContext:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    return tls
 
 
 class MonitorServer:
     """Serves clients until the run closes the line.
 
     access: who is let in. listening: what clients connect to. line: the stream to the run. postgres: what
-    clients of PostgreSQL connect to, where they can.
+    clients of PostgreSQL connect to, where they can. flight: likewise, clients of Arrow Flight.
     """
 
     def __init__(
@@ -164,8 +192,9 @@ class MonitorServer:
         listening: socket.socket,
         line: socket.socket,
         postgres: PostgresAccess | None = None,
+        flight: FlightAccess | None = None,
     ) -> None:
-        self._access, self._postgres = access, postgres
+        self._access, self._postgres, self._flight = access, postgres, flight
         self._socket, self._line = listening, line
         self._writer: asyncio.StreamWriter | None = None
         self._numbers = count(1)
@@ -195,13 +224,15 @@ class MonitorServer:
         reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
         self.hub = Hub(self.tell, self._writer.drain)
         others = [asyncio.create_task(one) for one in (self._hear(reader), self._expire())]
-        if self._postgres is not None:
-            others.append(asyncio.create_task(self._postgres.serve(self.hub, self._numbers)))
+        for door in (self._postgres, self._flight):
+            if door is not None:
+                others.append(asyncio.create_task(door.serve(self.hub, self._numbers)))
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
             for task in others:
                 task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
             self._writer.close()
             self._socket.close()
 
@@ -324,8 +355,9 @@ def main(listening: int, line: int) -> None:
     give_way(_NICE)
     told = json.load(sys.stdin)
     postgres = None if told["postgres"] is None else PostgresAccess(**told["postgres"])
+    flight = None if told["flight"] is None else FlightAccess(**told["flight"])
     sockets = socket.socket(fileno=listening), socket.socket(fileno=line)
-    server = MonitorServer(Access(**told["access"]), *sockets, postgres)
+    server = MonitorServer(Access(**told["access"]), *sockets, postgres, flight)
     logging.getLogger().addHandler(RunLog(server.tell))
     asyncio.run(server.serve())
 

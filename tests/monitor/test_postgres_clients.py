@@ -1,6 +1,5 @@
 """Clients of PostgreSQL: psql, psycopg, SQLAlchemy and pandas read views, and change nothing."""
 
-import asyncio
 import os
 import shutil
 import socket
@@ -8,7 +7,6 @@ import struct
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,63 +14,21 @@ import pandas as pd
 import psycopg
 import pytest
 import sqlalchemy
-from monitor_support import INSTRUMENTS, Running, flow, running, valid_books
+from monitor_support import INSTRUMENTS, flow
 from psycopg import generators
 from samples import PATIENCE
+from served_support import Served, served
 
 from orderbook.configuration.configuration import load_configuration
-from orderbook.configuration.options import POSTGRES_PASSWORD, PostgresOptions
+from orderbook.configuration.options import POSTGRES_PASSWORD
 from orderbook.core.errors import ConfigurationError
-from orderbook.monitor.run_monitor import ServerProcess
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 
 
-class Served:
-    """A run with its monitor in a thread; `put` applies events."""
-
-    def __init__(self, run: Running, loop: asyncio.AbstractEventLoop) -> None:
-        self.run, self._loop = run, loop
-        url = run.server.postgres_url
-        assert url is not None
-        self.url = url
-
-    def put(self, *items: Any) -> None:
-        asyncio.run_coroutine_threadsafe(self.run.put(*items), self._loop).result(PATIENCE)
-
-    def connect(self, **options: Any) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.url, connect_timeout=int(PATIENCE), **options)
-
-
-@contextmanager
-def served(**options: Any) -> Iterator[Served]:
-    ready: threading.Event = threading.Event()
-    found: list[Served] = []
-
-    async def go() -> None:
-        wanted = PostgresOptions(enabled=True, port=0, **options)
-        # A process of its own: some of libpq's functions let no other thread of theirs run.
-        async with running(postgres=wanted, server_kind=ServerProcess) as run:
-            await run.put(valid_books(), flow(400))
-            stop = asyncio.Event()
-            found.append(Served(run, asyncio.get_running_loop()))
-            found[0].end = lambda: found[0]._loop.call_soon_threadsafe(stop.set)  # type: ignore[attr-defined]
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(go()))
-    thread.start()
-    try:
-        assert ready.wait(PATIENCE)
-        yield found[0]
-    finally:
-        found[0].end()  # type: ignore[attr-defined]
-        thread.join()
-
-
 @pytest.fixture(scope="module")
 def one() -> Iterator[Served]:
-    with served() as found:
+    with served(postgres={}) as found:
         yield found
 
 
@@ -302,7 +258,7 @@ def test_passwords_and_encryption(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
              "-days", "2", "-subj", "/CN=localhost"], check=True, capture_output=True,
         )  # fmt: skip
         files = {"certificate": certificate, "key": key}
-    with served(**files) as one:
+    with served(postgres=files) as one:
         mode = "require" if files else "disable"
         with one.connect(password="correct horse", sslmode=mode) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)

@@ -15,7 +15,7 @@ from samples import PATIENCE
 from websockets.asyncio.client import ClientConnection, connect
 
 from orderbook.configuration.configuration import load_configuration
-from orderbook.configuration.options import MonitorOptions, PostgresOptions, QueryOptions
+from orderbook.configuration.options import FlightOptions, MonitorOptions, PostgresOptions, QueryOptions
 from orderbook.core.errors import Problems
 from orderbook.engine.runtime.program_start import Backend
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side
@@ -23,7 +23,7 @@ from orderbook.market.synthetic_flow import generate, synthetic_instruments
 from orderbook.monitor import run_monitor
 from orderbook.monitor.publisher import Mailbox
 from orderbook.monitor.run_monitor import RunMonitor, ServerProcess
-from orderbook.monitor.server import MonitorServer, PostgresAccess
+from orderbook.monitor.server import FlightAccess, MonitorServer, PostgresAccess
 from orderbook.operations.access import Access
 from orderbook.run.feed_runs import FeedReport, FeedRun, Put
 from orderbook.run.live_run import LiveRun
@@ -71,7 +71,10 @@ class ServerThread(ServerProcess):
         postgres = None
         if self._for_postgres is not None:
             postgres = PostgresAccess(**self._postgres.told(self._for_postgres.detach()))
-        self.served = MonitorServer(access, self._socket, theirs, postgres)
+        flight = None
+        if self._for_flight is not None:
+            flight = FlightAccess(**self._flight.told(self._for_flight.detach()))
+        self.served = MonitorServer(access, self._socket, theirs, postgres, flight)
         self.runner = asyncio.Runner()
         self.loop = self.runner.get_loop()
         self._thread = threading.Thread(target=self._serve)
@@ -98,11 +101,13 @@ class Running:
         queries: QueryOptions | None = None,
         backend: Backend = "interpreter",
         postgres: PostgresOptions | None = None,
+        flight: FlightOptions | None = None,
     ) -> None:
         changed = {
             "monitor": options,
             "queries": queries or QueryOptions(),
             "postgres": postgres or PostgresOptions(),
+            "flight": flight or FlightOptions(),
         }
         configuration = load_configuration(None, {}).model_copy(update=changed)
         self.engine = GatedEngine(compile_views(SQL), backend)
@@ -137,8 +142,9 @@ async def running(
     queries: QueryOptions | None = None,
     backend: Backend = "interpreter",
     postgres: PostgresOptions | None = None,
+    flight: FlightOptions | None = None,
 ) -> AsyncIterator[Running]:
-    run = Running(options or MonitorOptions(port=0), strategies, queries, backend, postgres)
+    run = Running(options or MonitorOptions(port=0), strategies, queries, backend, postgres, flight)
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setattr(run_monitor, "ServerProcess", server_kind)
         server, publisher = stack.enter_context(run.monitor.serving(run.live))

@@ -1,0 +1,247 @@
+"""Clients of Arrow Flight: views in bulk, SQL, changes as they come, and what they are not let do."""
+
+import socket
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from monitor_support import flow
+from pyarrow import flight
+from samples import PATIENCE
+from served_support import Served, served
+
+from orderbook.configuration.configuration import load_configuration
+from orderbook.core.errors import ConfigurationError
+from orderbook.monitor.flight_relay import MOST_CONNECTIONS
+from orderbook.monitor.flight_server import MOST_CALLS
+
+WAIT = flight.FlightCallOptions(timeout=PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Served]:
+    with served(flight={}) as found:
+        yield found
+
+
+@pytest.fixture
+def client(one: Served) -> Iterator[flight.FlightClient]:
+    with flight.connect(one.flight_url) as found:
+        yield found
+
+
+def ticket(text: str) -> flight.Ticket:
+    return flight.Ticket(text.encode())
+
+
+def got(client: flight.FlightClient, text: str, options: Any = WAIT) -> pa.Table:
+    return client.do_get(ticket(text), options).read_all()
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+def engine_rows(one: Served) -> list[tuple[Any, ...]]:
+    return one.run.engine.frame("depth").sort("symbol").rows()
+
+
+def test_a_view_is_read_whole_at_one_version(one: Served, client: flight.FlightClient) -> None:
+    infos = {info.descriptor.path[0].decode(): info for info in client.list_flights(options=WAIT)}
+    assert infos.keys() >= {"depth", "kept", "totals", "quotes"}
+    reader = client.do_get(infos["depth"].endpoints[0].ticket, WAIT)
+    table = reader.read_all()
+    # What was promised is what comes, with the version beside it.
+    assert table.schema == infos["depth"].schema
+    assert rows_of(table) == engine_rows(one)
+    version = ",".join(map(str, one.run.engine.version)).encode()
+    assert reader.schema.metadata == {b"orderbook.version": version}
+    assert pl.DataFrame(table).sort("symbol").rows() == engine_rows(one)
+    frame = table.to_pandas().sort_values("symbol")
+    assert isinstance(frame, pd.DataFrame) and list(frame.itertuples(index=False, name=None)) == engine_rows(
+        one
+    )
+
+
+def test_sql_has_the_columns_that_its_description_has(client: flight.FlightClient) -> None:
+    sql = "SELECT range AS n, range % 7 = 0 AS seventh, repeat('x', 20) AS text, 1.5::DECIMAL(9, 2) AS d, " \
+        "TIMESTAMP_NS '2026-01-02 03:04:05.000000006' AS at FROM range(200000)"  # fmt: skip
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(sql.encode()), WAIT)
+    reader = client.do_get(info.endpoints[0].ticket, WAIT)
+    batches = [chunk.data for chunk in reader]
+    assert len(batches) > 5 and all(batch.nbytes <= 1 << 20 for batch in batches)
+    table = pa.Table.from_batches(batches)
+    assert table.schema.equals(info.schema)
+    assert table["n"].to_pylist() == list(range(200_000))
+    last = table.slice(199_999).to_pylist()[0]
+    assert last | {"at": pd.Timestamp(last["at"]).value} == {
+        "n": 199_999, "seventh": 199_999 % 7 == 0, "text": "x" * 20, "d": Decimal("1.50"),
+        "at": 1767323045000000006,
+    }  # fmt: skip
+    assert got(client, '{"sql": "SELECT 1 AS a WHERE false"}').num_rows == 0
+
+
+_ids = count(1 << 40, 1 << 20)
+
+
+def _new_orders(events: int) -> np.ndarray:
+    made = flow(events)
+    made["order_id"] += next(_ids)
+    return made
+
+
+def test_changes_add_up_to_the_view(one: Served, client: flight.FlightClient) -> None:
+    schema = client.get_schema(flight.FlightDescriptor.for_path("depth", "changes"), WAIT).schema
+    assert schema.names[:4] == ["stamp", "switch", "sequence", "diff"]
+    reader = client.do_get(ticket('{"changes": "depth"}'), WAIT)
+    assert reader.schema == schema
+    rows: Counter[tuple[Any, ...]] = Counter()
+    versions: list[tuple[int, ...]] = []
+    for events in (30, 60, 90):
+        one.put(_new_orders(events))
+        target = Counter(engine_rows(one))
+        while rows != target:
+            batch = reader.read_chunk().data
+            assert batch.schema == schema
+            for stamp, switch, sequence, diff, *row in map(tuple, map(dict.values, batch.to_pylist())):
+                rows[tuple(row)] += diff
+                versions.append((stamp, switch, sequence))
+            rows = Counter({row: times for row, times in rows.items() if times})
+    assert versions == sorted(versions) and len(set(versions)) >= 2
+    reader.cancel()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"view": "nothing"}', "depth, "),
+        ('{"changes": "nothing"}', "cannot be read"),
+        ('{"sql": "DROP TABLE depth"}', "only a SELECT"),
+        ('{"sql": "SELECT * FROM read_csv(\'/etc/passwd\')"}', "read_csv"),
+        ('{"sql": "SELECT oops FROM depth"}', "oops"),
+        ('{"sql": "SELECT 1", "file": "/tmp/x"}', "not a ticket"),
+        ('{"sql": "SELECT 1", "view": "depth"}', "one of"),
+        ('{"sql": "SELECT repeat(\'x\', 5000000)"}', "a row has more than"),
+        ('{"sql": "SELECT range, repeat(\'x\', 100) FROM range(100000000)"}', "the limit"),
+        ("depth", "not a ticket"),
+    ],
+)
+def test_what_is_refused_says_why(client: flight.FlightClient, text: str, says: str) -> None:
+    with pytest.raises((pa.ArrowInvalid, KeyError)) as refused:
+        got(client, text)
+    assert says in str(refused.value)
+
+
+def test_nothing_is_changed(client: flight.FlightClient) -> None:
+    depth, schema = flight.FlightDescriptor.for_path("depth"), pa.schema([("a", pa.int64())])
+    writer, _ = client.do_put(depth, schema, WAIT)
+    with pytest.raises(NotImplementedError):
+        writer.close()
+    with pytest.raises(NotImplementedError):
+        list(client.do_action("drop", WAIT))
+
+
+def test_places_come_back_when_calls_and_connections_end(one: Served) -> None:
+    following = ticket('{"changes": "depth"}')
+    with flight.connect(one.flight_url) as client:
+        readers = [client.do_get(following, WAIT) for _ in range(MOST_CALLS)]
+        for reader in readers:
+            reader.read_chunk()
+        with pytest.raises(flight.FlightUnavailableError, match="calls of a connection"):
+            got(client, '{"view": "depth"}')
+        readers[0].cancel()
+        _until_it_works(client)
+    # A connection that is closed without a word keeps nothing, its streams neither.
+    for _ in range(40):
+        with flight.connect(one.flight_url) as client:
+            readers = [client.do_get(following, WAIT) for _ in range(MOST_CALLS)]
+            del readers
+    with flight.connect(one.flight_url) as client:
+        _until_it_works(client)
+
+
+def _until_it_works(client: flight.FlightClient) -> None:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            got(client, '{"view": "depth"}')
+            return
+        except flight.FlightUnavailableError:
+            assert time.monotonic() < until
+
+
+def test_connections_are_bounded_and_small(one: Served, client: flight.FlightClient) -> None:
+    host, port = one.flight_url.removeprefix("grpc://").split(":")
+    address = host, int(port)
+    many = [socket.create_connection(address, PATIENCE) for _ in range(MOST_CONNECTIONS + 5)]
+    refused = 0
+    for connection in many:
+        connection.settimeout(0.1)
+        try:
+            # gRPC greets whom the relay lets in.
+            refused += not connection.recv(1)
+        except ConnectionResetError:
+            refused += 1
+        except TimeoutError:
+            pass
+    for connection in many:
+        connection.close()
+    assert refused >= 5
+    _until_it_works_again(one)
+    # A request of many megabytes ends the connection before it is held.
+    with flight.connect(one.flight_url) as large, pytest.raises(flight.FlightUnavailableError):
+        large.do_get(flight.Ticket(b"x" * (16 << 20)), WAIT)
+    _until_it_works_again(one)
+
+
+def _until_it_works_again(one: Served) -> None:
+    with flight.connect(one.flight_url) as client:
+        _until_it_works(client)
+
+
+def test_a_token_and_encryption(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out",
+         str(certificate), "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    files = {"certificate": certificate, "key": key}
+    options = {"host": "0.0.0.0", "token": "a-token-of-this-test", **files}
+    with served(flight=options) as one:
+        url = one.flight_url.replace("0.0.0.0", "localhost")
+        assert url.startswith("grpc+tls://")
+        with flight.connect(url, tls_root_certs=certificate.read_bytes()) as client:
+            for given in ([], [(b"authorization", b"Bearer another")]):
+                with pytest.raises(flight.FlightUnauthenticatedError, match="Bearer TOKEN"):
+                    got(client, '{"view": "depth"}', flight.FlightCallOptions(PATIENCE, headers=given))
+            known = [(b"authorization", b"Bearer a-token-of-this-test")]
+            table = got(client, '{"view": "depth"}', flight.FlightCallOptions(PATIENCE, headers=known))
+            assert rows_of(table) == engine_rows(one)
+    with pytest.raises(ConfigurationError, match="flight"):
+        load_configuration(None, {"flight.enabled": True, "flight.host": "0.0.0.0"})
+    with pytest.raises(ConfigurationError, match="certificate"):
+        load_configuration(None, {"flight.certificate": "server.pem"})
+
+
+def test_the_end_of_a_run_ends_streams() -> None:
+    with served(flight={}) as one, flight.connect(one.flight_url) as client:
+        reader = client.do_get(ticket('{"changes": "depth"}'), WAIT)
+        reader.read_chunk()
+        process = one.run.server._process
+        one.end()
+        with pytest.raises((flight.FlightServerError, flight.FlightUnavailableError)):
+            reader.read_all()
+        # It has ended by itself, and not because it was killed.
+        assert process.wait(PATIENCE) == 0
