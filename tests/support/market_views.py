@@ -40,7 +40,7 @@ SMALL: Mapping[str, Parameter] = {
     "stuffing_window": "20 seconds", "stuffing_events": 2, "stuffing_trades": 0.5,
     "ping_life": "100 seconds", "ping_value": 500, "pings": 1, "ping_window": "20 seconds",
     "iceberg_window": "1000 seconds", "iceberg_ratio": 0.3, "iceberg_fills": 1, "wash_window": "1000 seconds",
-    "wash_trades": 1, "wash_value": 100, "ignition_window": "10 seconds", "ignition_bps": 1,
+    "wash_rounds": 1, "wash_value": 100, "ignition_window": "10 seconds", "ignition_bps": 1,
     "ignition_back": 0.1, "ignition_trades": 1, "ignition_sided": 0.1, "close_at": "23 hours",
     "close_window": "60 minutes", "close_bps": 1, "close_sided": 0.1,
 }  # fmt: skip

@@ -3,11 +3,11 @@
 -- Source: Commission Delegated Regulation (EU) 2016/522, annex II, section 1 (wash trades); Commodity Exchange Act, section 4c(a).
 -- Cost: O(log n), 94 ns an event.
 CREATE PARAMETER wash_window DEFAULT '1 second'; -- how long a span is
-CREATE PARAMETER wash_trades DEFAULT 3; -- bought, and sold, at least
+CREATE PARAMETER wash_rounds DEFAULT 3; -- times bought, and sold, at least
 CREATE VIEW wash_brokers AS
 SELECT venue, symbol, broker_id, price, TIME_BUCKET(INTERVAL :wash_window, ts) AS span,
        COUNT(*) FILTER (WHERE side = 'bid') AS bought, COUNT(*) FILTER (WHERE side = 'ask') AS sold, SUM(volume) AS traded,
        MIN(number) AS first, MAX(number) AS last
 FROM book_events WHERE action = 'execute' AND broker_id <> 0 GROUP BY venue, symbol, broker_id, price, 5
-HAVING COUNT(*) FILTER (WHERE side = 'bid') >= :wash_trades AND COUNT(*) FILTER (WHERE side = 'ask') >= :wash_trades
+HAVING COUNT(*) FILTER (WHERE side = 'bid') >= :wash_rounds AND COUNT(*) FILTER (WHERE side = 'ask') >= :wash_rounds
    AND SUM(CASE WHEN side = 'bid' THEN volume ELSE -volume END) = 0;
