@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from orderbook.configuration.options import unset
 from orderbook.core.errors import UserError
 from orderbook.core.options import Duration, File, Filled, Section, Text, is_loopback_host, matching, read_by
 from orderbook.core.units import delay, nanoseconds
@@ -19,7 +20,7 @@ _RATE = re.compile(r"\s*(\d{1,6})\s*/\s*(\S+)\s*")
 
 def _set(value: str) -> str:
     if not os.environ.get(value[1:]):
-        raise PydanticCustomError("environment", "$NAME of a variable of the environment that is set")
+        raise unset(value)
     return value
 
 

@@ -51,11 +51,16 @@ def _text(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else value
 
 
+def unset(value: str) -> PydanticCustomError:
+    """The error of `$NAME` where the environment has no such variable."""
+    return PydanticCustomError(
+        "environment", "the variable {name} of the environment is not set", {"name": value[1:]}
+    )
+
+
 def _environment(value: str) -> str:
     if value.startswith("$") and value[1:] not in os.environ:
-        raise PydanticCustomError(
-            "environment", "a text, or $NAME of a variable of the environment that is set"
-        )
+        raise unset(value)
     return value
 
 

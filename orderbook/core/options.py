@@ -174,7 +174,7 @@ def explain(error: ErrorDetails, unknown_key: Callable[[KeyPath], str]) -> tuple
         return path, "this key is required"
     if kind == "union_tag_not_found":
         return (*path, "kind"), "this key is required"
-    if kind == "feed":
+    if kind in ("feed", "environment"):
         return path, error["msg"]
     got = error["input"]
     if kind == "union_tag_invalid":

@@ -118,6 +118,7 @@ def test_alerts_are_listed_acknowledged_and_silenced_while_it_runs(
         (("{symbol}", "{symbl}"), "the view has no column 'symbl'; did you mean 'symbol'?"),
         (('"touch"', '"tuch"'), "no view is named 'tuch'; did you mean 'touch'?"),
         (('"$DESK_SECRET"', '"a secret"'), "$NAME of a variable of the environment, where secrets are"),
+        (("$DESK_SECRET", "$NO_SECRET"), "the variable NO_SECRET of the environment is not set"),
         (("http://127.0.0.1", "http://a.example"), "an https address"),
         (('severity = "info"', 'servity = "info"'), "did you mean 'severity'?"),
     ],

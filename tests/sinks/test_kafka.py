@@ -215,7 +215,9 @@ def test_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         'feeds = ["kafka://a:1,b:2/t.x?relation=quotes&start=latest"]\n[[sinks]]\nview = "v"\n'
         'to = "kafka://a:1/t"\nproperties = {"sasl.password" = "$SINK_PASSWORD"}\n'
     )
-    with pytest.raises(ConfigurationError, match="variable of the environment"):
+    with pytest.raises(
+        ConfigurationError, match=r"properties.*variable SINK_PASSWORD of the environment is not set"
+    ):
         load_configuration(path)
     monkeypatch.setenv("SINK_PASSWORD", "secret")
     configuration = load_configuration(path)
