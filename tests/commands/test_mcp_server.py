@@ -1,15 +1,19 @@
 """A client of the Model Context Protocol reads a run: its views, SQL, explain, and what is refused."""
 
 import asyncio
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line_support import Program, write
 from command_line_support import orderbook as orderbook
+from samples import PATIENCE
 
 CONFIG = """
 [run]
@@ -20,6 +24,8 @@ backend = "interpreter"
 port = 0
 [engine]
 keep_rows = true
+[log]
+folder = "log"
 [[feeds]]
 kind = "simulated"
 products = ["BTC-USD"]
@@ -47,14 +53,15 @@ def asked(url: str, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list
         command = ["-m", "orderbook.command_line", "mcp", "--url", url]
         async with Client(StdioServerParameters(command=sys.executable, args=command)) as client:
             tools = (await client.list_tools()).tools
-            found = []
-            for name, arguments in calls:
-                result = await client.call_tool(name, arguments)
-                text: Any = result.content[0]
-                found.append(text.text if result.is_error else result.structured_content)
-            return tools, found
+            return tools, [await called(client, name, arguments) for name, arguments in calls]
 
     return asyncio.run(go())
+
+
+async def called(client: Any, name: str, arguments: dict[str, Any]) -> Any:
+    """What a tool gives: a structure, or the text of an error."""
+    result = await client.call_tool(name, arguments)
+    return result.content[0].text if result.is_error else result.structured_content
 
 
 def test_a_client_reads_views_and_asks_sql(url: str) -> None:
@@ -91,6 +98,37 @@ def test_nothing_is_changed_and_refusals_say_why(url: str) -> None:
     says = ("SELECT", "read_csv", "nothing", "1,000", "stamp, switch, sequence", "log", "nothing")
     for text, expected in zip(told, says, strict=True):
         assert isinstance(text, str) and expected in text, (text, expected)
+
+
+def test_on_a_port_it_is_told_why_a_view_changed(url: str) -> None:
+    from mcp import Client
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "orderbook.command_line", "mcp", "--url", url, "--port", str(port)]
+    ends = time.monotonic() + PATIENCE
+
+    async def go() -> str:
+        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+            while True:
+                asks = await called(client, "query", {"sql": "SELECT COUNT(*) FROM touch"})
+                told = await called(client, "why", {"view": "touch", "version": asks["version"]})
+                # The log has an event a moment after the views, and not every event changes the view.
+                if isinstance(told, dict) and "wrote touch_" in told["text"]:
+                    return str(told["text"])
+                assert time.monotonic() < ends, told
+
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        try:
+            while True:
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                assert server.poll() is None and time.monotonic() < ends
+                time.sleep(0.05)
+            assert "changed" in asyncio.run(go())
+        finally:
+            server.terminate()
 
 
 def test_without_a_run_or_the_library(
