@@ -186,7 +186,10 @@ def test_a_run_follows_a_topic_that_comes_later(brokers: str) -> None:
 
     asyncio.run(go())
     assert [one.row for one in found] == [{"n": 1}]
-    assert run.report().problems.counts == {"malformed message": 1}
+    counts = run.report().problems.counts
+    # Whether the topic is there at the first looks is a matter of time.
+    counts.pop("topic not read", 0)
+    assert counts == {"malformed message": 1}
 
 
 def test_where_a_topic_was_is_in_the_log_and_its_checkpoints(tmp_path: Path) -> None:
