@@ -7,7 +7,8 @@ a list are let through, as the parsed text names them, in whatever spelling, sch
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -292,17 +293,8 @@ def run_within(
     limits: AnswerLimits | None,
 ) -> tuple[pl.DataFrame, int]:
     """As `run`, within limits: the rows that are kept, and how many there are. Raises SqlError."""
-    with _connection() as connection:
-        for name, table in tables.items():
-            connection.register(name, table)
-        running.begin(connection)
-        try:
-            reader = connection.sql(sql, params=_values(parameters)).to_arrow_reader(_BATCH_ROWS)
-            result, count = _read(reader, limits)
-        except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
-            raise _stopped() if running.stopped else duckdb_error(error, sql) from None
-        finally:
-            running.end()
+    with _asked(sql, tables, parameters, running) as found:
+        result, count = _read(found.to_arrow_reader(_BATCH_ROWS), limits)
     frame = pl.from_arrow(result.rename_columns(list(names)))
     assert isinstance(frame, pl.DataFrame)
     return frame, count
@@ -322,16 +314,24 @@ def run_to_file(
 
     Batches have about 1 MB each. describe: the columns alone. Raises SqlError.
     """
+    with _asked(sql, tables, parameters, running) as found:
+        reader = (found.limit(0) if describe else found).to_arrow_reader(_FILE_BATCH_ROWS)
+        schema = pa.schema([own.with_name(name) for own, name in zip(reader.schema, names, strict=True)])
+        with open(path, "r+b") as file, pa.ipc.new_file(file, schema) as writer:
+            return _written(reader, writer, schema, most)
+
+
+@contextmanager
+def _asked(
+    sql: str, tables: Mapping[str, pa.Table], parameters: Mapping[str, Parameter], running: Running
+) -> Iterator[duckdb.DuckDBPyRelation]:
+    """What a query gives, to be read within the block. Raises SqlError."""
     with _connection() as connection:
         for name, table in tables.items():
             connection.register(name, table)
         running.begin(connection)
         try:
-            asked = connection.sql(sql, params=_values(parameters))
-            reader = (asked.limit(0) if describe else asked).to_arrow_reader(_FILE_BATCH_ROWS)
-            schema = pa.schema([own.with_name(name) for own, name in zip(reader.schema, names, strict=True)])
-            with open(path, "r+b") as file, pa.ipc.new_file(file, schema) as writer:
-                return _written(reader, writer, schema, most)
+            yield connection.sql(sql, params=_values(parameters))
         except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
             raise _stopped() if running.stopped else duckdb_error(error, sql) from None
         finally:

@@ -64,18 +64,16 @@ def run(
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
-    monitor: whether it is served; None as the configuration says. postgres, flight: whether clients
-    of PostgreSQL and of Arrow Flight are, likewise. With a log, what that holds is applied first. Raises what
-    ended a feed or the run, after all before that has been applied and the summary printed, IncompleteError
-    where the result is incomplete.
+    monitor, postgres, flight: what is served; None as the configuration says. With a log, what that holds is
+    applied first. Raises what ended a feed or the run, after all before that has been applied and the summary
+    printed, IncompleteError where the result is incomplete.
     """
     overrides = _overrides(duration, feeds, monitor, postgres, flight)
     configuration = configured(config, views, strategies, overrides, allow_incomplete, sets)
     configuration.check_core()
     keys = keys_of(configuration)
     runs, instruments = asyncio.run(open_runs(configuration.feeds, configuration.books.crossed_nanoseconds))
-    changing = [one.name for one in runs if one.changes_relations]
-    assembly, engine = started(configuration, changes=changing)
+    assembly, engine = started(configuration, changes=[one.name for one in runs if one.changes_relations])
     check_runs(runs, assembly.program.relations)
     with (
         open_past(configuration, engine.program, instruments) as past,

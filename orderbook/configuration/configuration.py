@@ -25,6 +25,7 @@ from orderbook.configuration.alert_options import Name as AlertName
 from orderbook.configuration.options import (
     FEEDS,
     CaptureFeed,
+    DoorOptions,
     Feed,
     FileFeed,
     FlightOptions,
@@ -483,10 +484,10 @@ def _check_strategy_tables(
         raise ConfigurationError("\n".join(problems))
 
 
-_Encrypted = TypeVar("_Encrypted", PostgresOptions, FlightOptions)
+_Door = TypeVar("_Door", bound=DoorOptions)
 
 
-def _with_files(options: _Encrypted, folder: Path) -> _Encrypted:
+def _with_files(options: _Door, folder: Path) -> _Door:
     """With certificate and key relative to `folder`."""
     files = {
         key: folder / path for key in ("certificate", "key") if (path := getattr(options, key)) is not None

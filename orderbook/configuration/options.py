@@ -397,25 +397,42 @@ class MonitorOptions(Section):
 POSTGRES_PASSWORD = "ORDERBOOK_POSTGRES_PASSWORD"
 
 
-class PostgresOptions(Section):
-    """What clients of PostgreSQL connect to. A `host` that is not loopback needs a password.
+class DoorOptions(Section):
+    """A socket beside the monitor's that clients of another protocol connect to.
 
-    `port`: where it is taken, the next free one. `user` logs in by SCRAM with the password that the
-    environment variable ORDERBOOK_POSTGRES_PASSWORD has; without one there, everybody on this machine may
-    read. `certificate` and `key`: PEM files by which connections are encrypted.
+    `certificate` and `key`: PEM files by which connections are encrypted, both or neither.
     """
 
     enabled: bool = False
-    port: Annotated[int, Field(ge=0, le=65535)] = 5433
     host: Text = "127.0.0.1"
-    user: Text = "orderbook"
     certificate: File | None = None
     key: File | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _paired(self) -> Self:
         if (self.certificate is None) is not (self.key is None):
             raise PydanticCustomError("key", "both a certificate and its key, or neither")
+        return self
+
+    def told(self, descriptor: int) -> dict[str, Any]:
+        """What the server takes: the descriptor of its socket, and by what it is encrypted."""
+        certificate, key = (None if path is None else str(path) for path in (self.certificate, self.key))
+        return {"descriptor": descriptor, "certificate": certificate, "key": key}
+
+
+class PostgresOptions(DoorOptions):
+    """What clients of PostgreSQL connect to. A `host` that is not loopback needs a password.
+
+    `port`: where it is taken, the next free one. `user` logs in by SCRAM with the password that the
+    environment variable ORDERBOOK_POSTGRES_PASSWORD has; without one there, everybody on this machine may
+    read.
+    """
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 5433
+    user: Text = "orderbook"
+
+    @model_validator(mode="after")
+    def _closed(self) -> Self:
         if self.enabled and not is_loopback_host(self.host) and not os.environ.get(POSTGRES_PASSWORD):
             raise PydanticCustomError(
                 "password", f"a password in {POSTGRES_PASSWORD}, because postgres.host is not loopback"
@@ -423,49 +440,34 @@ class PostgresOptions(Section):
         return self
 
     def told(self, descriptor: int) -> dict[str, Any]:
-        """What the server takes: its socket, and who is let in."""
-        certificate, key = (None if path is None else str(path) for path in (self.certificate, self.key))
-        return {
-            "descriptor": descriptor,
+        """With who is let in."""
+        return super().told(descriptor) | {
             "user": self.user,
             "password": os.environ.get(POSTGRES_PASSWORD, ""),
-            "certificate": certificate,
-            "key": key,
         }
 
 
-class FlightOptions(Section):
+class FlightOptions(DoorOptions):
     """What clients of Arrow Flight connect to. A `host` that is not loopback needs a `token`.
 
-    `port`: where it is taken, the next free one. `certificate` and `key`: PEM files by which connections are
-    encrypted. `answer`: bytes of the rows that one call gives at most.
+    `port`: where it is taken, the next free one. `answer`: bytes of the rows that one call gives at most.
     """
 
-    enabled: bool = False
     port: Annotated[int, Field(ge=0, le=65535)] = 8815
-    host: Text = "127.0.0.1"
     token: Token = ""
-    certificate: File | None = None
-    key: File | None = None
     answer: Size = "256 MB"
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if (self.certificate is None) is not (self.key is None):
-            raise PydanticCustomError("key", "both a certificate and its key, or neither")
+    def _closed(self) -> Self:
         if self.enabled:
             check_token(self.token, "flight", self.host)
         return self
 
     def told(self, descriptor: int) -> dict[str, Any]:
-        """What the server takes: its socket, and who is let in."""
-        certificate, key = (None if path is None else str(path) for path in (self.certificate, self.key))
-        return {
-            "descriptor": descriptor,
+        """With who is let in, and how much is given."""
+        return super().told(descriptor) | {
             "host": self.host,
             "token": self.token,
-            "certificate": certificate,
-            "key": key,
             "most": size_of(self.answer),
         }
 

@@ -74,16 +74,15 @@ class ServerProcess:
     @property
     def url(self) -> str:
         """The page's address."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/"
+        return f"http://{_in_url(self.host)}:{self.port}/"
 
     @property
     def postgres_url(self) -> str | None:
         """Where clients of PostgreSQL connect to; None where they cannot."""
         if self._for_postgres is None:
             return None
-        host = f"[{self._postgres.host}]" if ":" in self._postgres.host else self._postgres.host
-        return f"postgresql://{self._postgres.user}@{host}:{self._postgres_port}/orderbook"
+        host, port = _in_url(self._postgres.host), self._postgres_port
+        return f"postgresql://{self._postgres.user}@{host}:{port}/orderbook"
 
     @property
     def flight_url(self) -> str | None:
@@ -91,8 +90,7 @@ class ServerProcess:
         if self._for_flight is None:
             return None
         scheme = "grpc" if self._flight.certificate is None else "grpc+tls"
-        host = f"[{self._flight.host}]" if ":" in self._flight.host else self._flight.host
-        return f"{scheme}://{host}:{self._flight_port}"
+        return f"{scheme}://{_in_url(self._flight.host)}:{self._flight_port}"
 
     @property
     def pid(self) -> int:
@@ -143,6 +141,10 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _listening(host: str, port: int, what: str, section: str, without: str) -> socket.socket:
