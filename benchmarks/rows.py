@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import polars as pl
 import orderbook
 from orderbook.core.changes import ChangeBatch, part_of
 
-from .measure import CONSOLE, Options, table
+from .measure import CONSOLE, Case, Options, Stopwatch, interleaved, table
 
 # As SQL's defaults are: nothing is NOT NULL, CHECKed or a key.
 SQL = """
@@ -37,19 +38,8 @@ def rows(options: Options) -> None:
     """What an event costs from Python: of frames by the event, of single rows by the call."""
     program = orderbook.compile(SQL)
     count = 20_000 if options.quick else 200_000
+    _frames(program, count, options)
     changes = _changes(program, LIVE, count, options.seed)
-    frames = {live: _changes(program, live, count, options.seed) for live in (LIVE, MANY)}
-    table(
-        f"apply of a frame's {count:,} inserts and deletes in one call; ns an event, median",
-        ("", *(f"{live:,} rows there" for live in frames)),
-        [
-            (
-                f"check_rows={checks}",
-                *(f"{_per_event(program, c, live, options.runs, checks):,.1f}" for live, c in frames.items()),
-            )
-            for checks in (False, True)
-        ],
-    )
     table(
         "One row a call, default settings; ns by perf_counter_ns",
         ("", "p50", "p99"),
@@ -79,17 +69,35 @@ def _changes(program: orderbook.CompiledProgram, live: int, count: int, seed: in
     return program.changes(frame)
 
 
-def _per_event(
-    program: orderbook.CompiledProgram, changes: ChangeBatch, live: int, runs: int, checks: bool
-) -> float:
-    found = []
-    for _ in range(runs):
-        engine = orderbook.Engine(program, check_rows=checks)
-        engine.apply(part_of(changes, 0, live))
-        start = time.perf_counter_ns()
-        engine.apply(part_of(changes, live, len(changes)))
-        found.append((time.perf_counter_ns() - start) / (len(changes) - live))
-    return float(np.median(found))
+def _frames(program: orderbook.CompiledProgram, count: int, options: Options) -> None:
+    lives = (LIVE, MANY)
+    frames = {live: _changes(program, live, count, options.seed) for live in lives}
+    found = interleaved(
+        [
+            Case(f"{live} {checks}", count, partial(_apply, program, frames[live], live, checks))
+            for live in lives
+            for checks in (False, True)
+        ],
+        options.runs,
+    )
+    by_checks = {checks: [found[f"{live} {checks}"] for live in lives] for checks in (False, True)}
+    ratios = [checked.ratio(plain) for plain, checked in zip(*by_checks.values(), strict=True)]
+    table(
+        f"apply of a frame's {count:,} inserts and deletes in one call; ns an event of CPU time, median",
+        ("", *(f"{live:,} rows there" for live in lives)),
+        [
+            *((f"check_rows={c}", *(f"{f.median:,.1f}" for f in figures)) for c, figures in by_checks.items()),
+            ("with checks / without", *(f"{ratio:.1f} x" for ratio in ratios)),
+        ],
+    )
+
+
+def _apply(
+    program: orderbook.CompiledProgram, changes: ChangeBatch, live: int, checks: bool, watch: Stopwatch
+) -> None:
+    engine = orderbook.Engine(program, check_rows=checks)
+    engine.apply(part_of(changes, 0, live))
+    watch.time("apply", engine.apply, part_of(changes, live, len(changes)))
 
 
 def _calls(program: orderbook.CompiledProgram, changes: ChangeBatch) -> list[tuple[str, list[int]]]:
