@@ -24,8 +24,10 @@ from numba.core import config
 from numba.core.caching import Cache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
+from numba.core.imputils import lower_constant
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
+from numba.experimental.function_type import lower_constant_dispatcher
 from numba.extending import _Intrinsic
 
 from orderbook.core.code_cache import Entry
@@ -92,6 +94,14 @@ class _Jitted(CPUDispatcher):  # type: ignore[misc]
                 return native_callable(self.py_func, [_SCALARS[k] for k in kinds], form, self.nogil)
         by_numba: Callable[..., Any] = super().__call__
         return by_numba
+
+
+@lower_constant(types.Dispatcher)  # type: ignore[untyped-decorator]
+def _dispatcher_constant(context: Any, builder: Any, kind: types.Type, dispatcher: Dispatcher) -> Any:
+    """A called function as a value: without its address, which no call reads, and which no cache can keep."""
+    if isinstance(dispatcher, _Jitted):
+        return context.get_constant_null(kind)
+    return lower_constant_dispatcher(context, builder, kind, dispatcher)
 
 
 def resolved(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:

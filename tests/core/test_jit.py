@@ -1,10 +1,15 @@
 """Functions compiled with `orderbook.core.jit`."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numba.core import config
+from paths import PROJECT
 
 from orderbook.core.jit import dependence
 
@@ -36,6 +41,27 @@ def test_calls_with_constants_share_what_is_compiled(tmp_path: Path) -> None:
     assert module.sums(7) == module.sums_of(np.array([7])) == 14 + 21 + 35
     if not config.DISABLE_JIT:
         assert [len(signature) for signature in module.scaled.signatures] == [2]
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize("level", [0, 3])
+def test_what_calls_others_is_kept(level: int, tmp_path: Path) -> None:
+    """Optimised or not: a second process compiles nothing."""
+    (tmp_path / "calling.py").write_text(TEXT)
+    script = "import calling, numpy; calling.sums_of(numpy.array([7])); print(calling.sums_of.stats)"
+    environment = {
+        **os.environ,
+        "NUMBA_OPT": str(level),
+        "ORDERBOOK_CACHE": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join((str(PROJECT), str(tmp_path))),
+    }
+    command = [sys.executable, "-c", script]
+    first, second = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert "cache_misses=Counter({" in first
+    assert "cache_misses=Counter()" in second
 
 
 LAYOUT = """
