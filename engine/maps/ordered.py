@@ -12,7 +12,17 @@ import re
 from dataclasses import dataclass
 from string import Template
 
-from orderbook.engine.maps.ordered_text import AROUND, HEAD, NO_PREFIX, PREFIX, STORE, VALUE, WORD
+from orderbook.engine.maps.ordered_text import (
+    AROUND,
+    ASSIGN,
+    ASSIGN_BY_ADDS,
+    HEAD,
+    NO_PREFIX,
+    PREFIX,
+    STORE,
+    VALUE,
+    WORD,
+)
 from orderbook.engine.maps.store_layout import (
     COLUMN_KINDS,
     GAP_ROOM,
@@ -113,13 +123,25 @@ def _shift_double(c: NodeColumn, fan_out: int, shift: int) -> list[str]:
     return [f"shift_words(leaf + {start}, position, 0, {fan_out}, {shift})" for start in starts]
 
 
-def _assign(layout: str, prefix_first: str, count: int) -> list[str]:
+def _assign(cols: tuple[NodeColumn, ...], layout: str, prefix_first: str, fan_out: int) -> str:
+    """The function `assign`: one search where sums are exact and cannot overflow, else two adds."""
     if set(layout) <= {"i", "w"}:
-        return [f"add(H, {prefix_first} key, {', '.join(f'v{i} - o{i}' for i in range(count))})"]
-    return [
-        f"add(H, {prefix_first} key, {', '.join(f'-o{i}' for i in range(count))})",
-        f"add(H, {prefix_first} key, {', '.join(f'v{i}' for i in range(count))})",
-    ]
+        return ASSIGN.substitute(
+            prefix_first=prefix_first,
+            comma_prefix=f", {prefix_first.rstrip(',')}" if prefix_first else "",
+            values=names("v", len(cols)),
+            deltas=names("d", len(cols)),
+            changes=indent([f"d{c.number} = v{c.number} - {c.value('leaf', 'position')}" for c in cols], 3),
+            no_delta=all_zero(layout, "d"),
+            no_value=all_zero(layout, "v"),
+            raise_leaf=indent([_raise(c, fan_out) for c in cols], 3),
+        )
+    return ASSIGN_BY_ADDS.substitute(
+        prefix_first=prefix_first,
+        values=names("v", len(cols)),
+        olds=tuple_of([f"o{c.number}" for c in cols]),
+        lost=", ".join(f"-o{c.number}" for c in cols),
+    )
 
 
 def _export(cols: tuple[NodeColumn, ...], prefix_words: int) -> list[str]:
@@ -266,11 +288,10 @@ def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> st
         "store_kinds": indent([f"store(H, COLUMN_KINDS + {c.number}, {kind_number[c.kind]})" for c in cols]),
         "deltas": names("d", len(cols)),
         "values": names("v", len(cols)),
-        "olds": "(" + "".join(f"o{c.number}, " for c in cols).rstrip() + ")",
         "no_delta": all_zero(layout, "d"),
         "no_value": all_zero(layout, "v"),
         "sparse": f"4 * count < {fan_out} and (count == 0 or (load(tree, 1) > 0 and joins(H, count)))",
-        "assign": indent(_assign(layout, _first(prefix_words), len(cols))),
+        "assign": _assign(cols, layout, _first(prefix_words), fan_out),
         "zeros": tuple_of([c.column.zero for c in cols]),
         "reads": tuple_of([c.value("leaf", "position") for c in cols]),
         "export": indent(_export(cols, prefix_words), 3),

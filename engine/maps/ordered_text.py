@@ -1,6 +1,7 @@
 """Templates of an ordered store's module; `ordered.py` fills in what depends on the shape.
 
-`AROUND` is the function that looks once at a key for all that is done there.
+`AROUND` is the function that looks once at a key for all that is done there; `ASSIGN`, and `ASSIGN_BY_ADDS`
+where sums may overflow or round, sets values.
 """
 
 from string import Template
@@ -266,10 +267,6 @@ $raise_doubles
     raise_above(H, tree, $deltas)
 
 
-@jit()
-def assign(H, $prefix_first key, $values):
-    """Set the values of a key; it is removed when the exact ones are all zero."""
-    $olds = get(H, $prefix_first key)
 $assign
 
 
@@ -455,6 +452,36 @@ $export
             leaf, position = range_next(leaf, position)
         tree = prefix_next(H, tree)
 ''')
+
+ASSIGN = Template('''\
+@jit()
+def assign(H, $prefix_first key, $values):
+    """Set the values of a key; it is removed when they are all zero."""
+    leaf = position = 0
+    store(H, AROUND, 0)
+    tree = record(H$comma_prefix)
+    if tree != 0:
+        leaf, position = locate(H, tree, key)
+        if holds(leaf, position, key):
+$changes
+            if $no_delta:
+                return
+            if $no_value:
+                remove(H, tree, leaf, position, $deltas)
+                return
+$raise_leaf
+            raise_above(H, tree, $deltas)
+            return
+    if not ($no_value):
+        insert(H, tree, $prefix_first key, $values)''')
+
+ASSIGN_BY_ADDS = Template('''\
+@jit()
+def assign(H, $prefix_first key, $values):
+    """Set the values of a key; it is removed when the exact ones are all zero."""
+    $olds = get(H, $prefix_first key)
+    add(H, $prefix_first key, $lost)
+    add(H, $prefix_first key, $values)''')
 
 WORD = Template('''
 
