@@ -266,8 +266,6 @@ ORDERED = (
     "get",
     "clear",
     "error",
-    "total",
-    "range_sum",
     "range_first",
     "range_next",
     "key_at",
@@ -279,6 +277,8 @@ ORDERED = (
     "destroy",
     "size",
 )
+# What an ordered store has only where sums are kept.
+SUMMED = ("total", "range_sum")
 
 
 DENSE = ("add", "assign", "get", "clear", "error", "total", "create", "destroy", "size")
@@ -344,8 +344,10 @@ def store_imports(stores: Sequence[Store]) -> str:
             lines.append(f"{s.name} = {dense_shape(s)}")
             names = list(DENSE)
         else:
-            lines.append(f"{s.name} = ordered({len(s.prefix)}, {s.layout!r})")
+            summed = "" if s.summed else ", summed=False"
+            lines.append(f"{s.name} = ordered({len(s.prefix)}, {s.layout!r}{summed})")
             names = [*ORDERED, *(f"value_{i}_at" for i in range(len(s.layout)))]
-            names += [] if "d" in s.layout else ["around"]
+            names += SUMMED if s.summed else ()
+            names += ["around"] if s.summed and "d" not in s.layout else []
         lines += [f"{s.name}_{n} = {s.name}.{n}" for n in names]
     return "\n".join(lines) + "\n"

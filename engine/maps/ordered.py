@@ -20,13 +20,18 @@ from orderbook.engine.maps.ordered_text import (
     NO_PREFIX,
     PREFIX,
     STORE,
+    SUMS,
     VALUE,
     WORD,
 )
 from orderbook.engine.maps.store_layout import (
     COLUMN_KINDS,
+    DOUBLE,
     GAP_ROOM,
+    INTEGER,
     KEYS,
+    PLAIN,
+    WIDE,
     Column,
     all_zero,
     columns,
@@ -35,19 +40,22 @@ from orderbook.engine.maps.store_layout import (
     tuple_of,
 )
 
-FAN_OUT = 16
+# Of a store with sums, of which every change adds to a node on each level, and of one without.
+FAN_OUT, UNSUMMED_FAN_OUT = 16, 32
 
 
 @dataclass(frozen=True, slots=True)
 class NodeColumn:
     """A column of a node: gap g (exact kinds) or pair g (doubles) is at word `at + g` of the node.
 
-    The high words of Int128 and the low words of doubles are `distance` words on.
+    The high words of Int128 and the low words of doubles are `distance` words on. Of a column that is not
+    `summed` the value of place p of a leaf is at word `at + p`.
     """
 
     column: Column
     at: int
     distance: int
+    summed: bool = True
 
     @property
     def kind(self) -> str:
@@ -70,6 +78,8 @@ class NodeColumn:
 
     def value(self, node: str, position: str) -> str:
         """The value at one place of a node."""
+        if not self.summed:
+            return f"load({node}, {self.at} + {position})"
         if self.kind == "i":
             return f"gap({node}, {self.at} + {position})"
         if self.kind == "d":
@@ -92,12 +102,17 @@ class NodeColumn:
         return f"{target} -= {value}"
 
 
-def node_columns(layout: str, fan_out: int) -> tuple[tuple[NodeColumn, ...], int]:
+def fan_out_of(summed: bool) -> int:
+    """Places in a node of a store with sums, or without."""
+    return FAN_OUT if summed else UNSUMMED_FAN_OUT
+
+
+def node_columns(layout: str, fan_out: int, summed: bool = True) -> tuple[tuple[NodeColumn, ...], int]:
     """Where the columns of a node are, and where its children are."""
     room = fan_out + GAP_ROOM
     at, result = KEYS + fan_out + GAP_ROOM - 1, []
     for column in columns(layout):
-        result.append(NodeColumn(column, at, room))
+        result.append(NodeColumn(column, at, room, summed))
         at += room * (1 if column.kind == "i" else 2)
     return tuple(result), at - GAP_ROOM + 1
 
@@ -107,6 +122,19 @@ def _raise(c: NodeColumn, fan_out: int, node: str = "leaf", shift: int = 0) -> s
     if c.kind == "W":
         return f"raise_checked_after({arguments}, H + 8 * ERROR)"
     return f"raise_after({arguments})" if c.kind == "i" else f"raise_wide_after({arguments})"
+
+
+def _insert_plain(c: NodeColumn, fan_out: int) -> str:
+    return f"shift_words(leaf + {8 * c.at}, position, d{c.number}, {fan_out}, 1)"
+
+
+def _remove_plain(c: NodeColumn, fan_out: int) -> str:
+    return f"shift_words(leaf + {8 * c.at}, position, 0, {fan_out}, -1)"
+
+
+def _set(c: NodeColumn, fan_out: int) -> str:
+    """The statement by which the value of the entry of the last search is v<j>, d<j> more than it was."""
+    return _raise(c, fan_out) if c.summed else f"store(leaf, {c.at} + position, v{c.number})"
 
 
 def _raise_double(c: NodeColumn) -> list[str]:
@@ -134,7 +162,7 @@ def _assign(cols: tuple[NodeColumn, ...], layout: str, prefix_first: str, fan_ou
             changes=indent([f"d{c.number} = v{c.number} - {c.value('leaf', 'position')}" for c in cols], 3),
             no_delta=all_zero(layout, "d"),
             no_value=all_zero(layout, "v"),
-            raise_leaf=indent([_raise(c, fan_out) for c in cols], 3),
+            raise_leaf=indent([_set(c, fan_out) for c in cols], 3),
         )
     return ASSIGN_BY_ADDS.substitute(
         prefix_first=prefix_first,
@@ -213,17 +241,28 @@ def _first(prefix_words: int) -> str:
 def _changed(cols: tuple[NodeColumn, ...], fan_out: int) -> dict[str, str]:
     """Pieces that change the sums of nodes when a value changes, comes or goes."""
     exact, doubles = _by_exactness(cols)
+    summed = [c for c in exact if c.summed]
+    plain = [c for c in exact if not c.summed]
+    above = [
+        "height = load(tree, 1)",
+        "for level in range(1, height + 1):",
+        "    node = load(H, PATH + 2 * level)",
+        "    position = load(H, PATH + 2 * level + 1)",
+        *(f"    {_raise(c, fan_out, 'node')}" for c in summed),
+    ]
     return {
-        "raise_above": indent([_raise(c, fan_out, "node") for c in exact], 2),
+        "raise_above": indent(above if summed else []),
         "refresh": indent(["tree_refresh(H, height)"] if doubles else []),
-        "raise_leaf": indent([_raise(c, fan_out) for c in exact]),
-        "raise_keep": indent([_raise(c, fan_out) for c in exact], 2),
+        "raise_leaf": indent([_set(c, fan_out) for c in exact]),
+        "raise_keep": indent([_raise(c, fan_out) for c in summed], 2),
         "raise_insert": indent(
-            [_raise(c, fan_out, shift=1) for c in exact]
+            [_raise(c, fan_out, shift=1) for c in summed]
+            + [_insert_plain(c, fan_out) for c in plain]
             + [x for c in doubles for x in _shift_double(c, fan_out, 1) + _raise_double(c)]
         ),
         "raise_remove": indent(
-            [_raise(c, fan_out, shift=-1) for c in exact]
+            [_raise(c, fan_out, shift=-1) for c in summed]
+            + [_remove_plain(c, fan_out) for c in plain]
             + [x for c in doubles for x in _shift_double(c, fan_out, -1)]
         ),
         "raise_doubles": indent([x for c in doubles for x in _raise_double(c)]),
@@ -271,12 +310,16 @@ def _by_exactness(cols: tuple[NodeColumn, ...]) -> tuple[list[NodeColumn], list[
     return [c for c in cols if c.kind != "d"], [c for c in cols if c.kind == "d"]
 
 
-def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> str:
-    """The module's text. `fan_out` is the number of places in a node, a power of two from 8 on."""
-    cols, children = node_columns(layout, fan_out)
-    kind_number = {"i": 0, "w": 1, "W": 1, "d": 2}
+def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT, summed: bool = True) -> str:
+    """The module's text. `fan_out` is the number of places in a node, a power of two from 8 on.
+
+    Not `summed`: what gives sums is left out, all columns being `i`.
+    """
+    cols, children = node_columns(layout, fan_out, summed)
+    kind_number = {"i": INTEGER if summed else PLAIN, "w": WIDE, "W": WIDE, "d": DOUBLE}
     values = {
-        "title": f"Ordered store: {prefix_words} prefix words, values {layout!r}, fan-out {fan_out}.",
+        "title": f"Ordered store: {prefix_words} prefix words, values {layout!r}, fan-out {fan_out}"
+        + ("." if summed else ", no sums."),
         "prefix_words": prefix_words,
         "layout": layout,
         "words": prefix_words + 1 + sum(1 if c.kind == "i" else 2 for c in cols),
@@ -301,7 +344,9 @@ def ordered_source(prefix_words: int, layout: str, fan_out: int = FAN_OUT) -> st
     }
     text = HEAD.substitute(values) + (PREFIX if prefix_words else NO_PREFIX).substitute(values)
     text += STORE.substitute(values)
-    if "d" not in layout:
+    if summed:
+        text += SUMS.substitute(values)
+    if summed and "d" not in layout:
         text += AROUND.substitute(values, **_around(cols, fan_out))
     text += "".join(WORD.substitute(number=i) for i in range(prefix_words))
     return text + "".join(VALUE.substitute(number=c.number, read=c.value("leaf", "position")) for c in cols)

@@ -1,7 +1,7 @@
 """Templates of an ordered store's module; `ordered.py` fills in what depends on the shape.
 
 `AROUND` is the function that looks once at a key for all that is done there; `ASSIGN`, and `ASSIGN_BY_ADDS`
-where sums may overflow or round, sets values.
+where sums may overflow or round, sets values. `SUMS` is what only a store with sums has.
 """
 
 from string import Template
@@ -187,10 +187,6 @@ def holds(leaf, position, key):
 @jit(forceinline=True)
 def raise_above(H, tree, $deltas):
     """Add to every sum above the entry of the last search."""
-    height = load(tree, 1)
-    for level in range(1, height + 1):
-        node = load(H, PATH + 2 * level)
-        position = load(H, PATH + 2 * level + 1)
 $raise_above
 $refresh
 
@@ -280,49 +276,6 @@ def get(H, $prefix_first key):
     if not holds(leaf, position, key):
         return $zeros
     return $reads
-
-
-@jit()
-def total(H$comma_prefix):
-    """The sums over all keys of a prefix."""
-    tree = record(H$comma_prefix)
-    if tree == 0:
-        return $zeros
-    node = load(tree, 0)
-$total_doubles
-    return $totals
-
-
-@jit()
-def range_sum(H, $prefix_first low, high):
-    """The sums over low <= key <= high; zeros when low > high."""
-    tree = record(H$comma_prefix)
-    if tree == 0 or low > high:
-        return $zeros
-    node = load(tree, 0)
-$range_totals
-    if high != HIGHEST:
-$range_zeros
-        level = load(tree, 1)
-        while level > 0:
-            position = min(count_at_most(node + 8 * KEYS, high, $fan_out), load(node, COUNT)) - 1
-$range_accumulate
-            node = load(node, CHILDREN + position)
-            level -= 1
-        position = count_at_most(node + 8 * KEYS, high, $fan_out)
-$range_accumulate_leaf
-    if low != LOWEST:
-        node = load(tree, 0)
-        level = load(tree, 1)
-        while level > 0:
-            position = min(count_at_most(node + 8 * KEYS, low, $fan_out), load(node, COUNT)) - 1
-$range_reduce
-            node = load(node, CHILDREN + position)
-            level -= 1
-        position = count_below(node + 8 * KEYS, low, $fan_out)
-$range_reduce_leaf
-$range_doubles
-    return $range_result
 
 
 @jit()
@@ -451,6 +404,51 @@ $export
             row += 1
             leaf, position = range_next(leaf, position)
         tree = prefix_next(H, tree)
+''')
+
+SUMS = Template('''
+
+@jit()
+def total(H$comma_prefix):
+    """The sums over all keys of a prefix."""
+    tree = record(H$comma_prefix)
+    if tree == 0:
+        return $zeros
+    node = load(tree, 0)
+$total_doubles
+    return $totals
+
+
+@jit()
+def range_sum(H, $prefix_first low, high):
+    """The sums over low <= key <= high; zeros when low > high."""
+    tree = record(H$comma_prefix)
+    if tree == 0 or low > high:
+        return $zeros
+    node = load(tree, 0)
+$range_totals
+    if high != HIGHEST:
+$range_zeros
+        level = load(tree, 1)
+        while level > 0:
+            position = min(count_at_most(node + 8 * KEYS, high, $fan_out), load(node, COUNT)) - 1
+$range_accumulate
+            node = load(node, CHILDREN + position)
+            level -= 1
+        position = count_at_most(node + 8 * KEYS, high, $fan_out)
+$range_accumulate_leaf
+    if low != LOWEST:
+        node = load(tree, 0)
+        level = load(tree, 1)
+        while level > 0:
+            position = min(count_at_most(node + 8 * KEYS, low, $fan_out), load(node, COUNT)) - 1
+$range_reduce
+            node = load(node, CHILDREN + position)
+            level -= 1
+        position = count_below(node + 8 * KEYS, low, $fan_out)
+$range_reduce_leaf
+$range_doubles
+    return $range_result
 ''')
 
 ASSIGN = Template('''\

@@ -35,7 +35,7 @@ PATH = 81  # (node, position) of the last search, leaf first
 SUM = 161  # a double-double that library functions leave their result in
 AROUND = 163  # the tree's record and the key that `around` has left the path of; 0 when none
 AROUND_KEY = 164
-COLUMN_KINDS = 165  # one word a column: INTEGER, WIDE or DOUBLE
+COLUMN_KINDS = 165  # one word a column: INTEGER, WIDE, DOUBLE or PLAIN, an INTEGER of which no sums are kept
 
 # A slab pool: blocks of one size out of slabs aligned to their size.
 BLOCK_BYTES = 0
@@ -75,6 +75,7 @@ GAP_ROOM = 8
 INTEGER = 0
 WIDE = 1
 DOUBLE = 2
+PLAIN = 3
 LOWEST = -(2**63)
 HIGHEST = 2**63 - 1
 

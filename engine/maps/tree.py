@@ -5,7 +5,8 @@ the sum of all before child g, and gaps past the count repeat the node's total. 
 thus reads one word a level, and an update adds to all later gaps at once. Exact sums are linear, so
 adding the change keeps them right for ever. A double-double column holds one (high, low) pair a
 child instead, which is recomputed from the child after each change: adding changes would drift, and
-differences of running sums would cancel.
+differences of running sums would cancel. A plain column holds the value of each entry in its leaf, and
+nothing in inner nodes: of what is only looked up, walked and asked for its neighbours no sums are kept.
 
 A full node is split in the middle; where the key to come is beyond all others only its last place
 goes to a new node, so that keys that only rise, as times and numbers do, leave full nodes behind. A
@@ -48,6 +49,7 @@ from orderbook.engine.maps.store_layout import (
     LOWEST,
     PATH,
     PEELED,
+    PLAIN,
     RIGHT,
     ROOT,
     SUM,
@@ -63,12 +65,18 @@ def first_column(H):
 
 
 @jit()
+def words_of(kind):
+    """Words of a value of a column."""
+    return 1 if kind == INTEGER or kind == PLAIN else 2
+
+
+@jit()
 def columns_end(H):
     """Words of a node before its children."""
     fan_out = load(H, FAN_OUT)
     end = KEYS + fan_out
     for column in range(load(H, COLUMNS)):
-        end += (fan_out + GAP_ROOM) * (1 if load(H, COLUMN_KINDS + column) == INTEGER else 2)
+        end += (fan_out + GAP_ROOM) * words_of(load(H, COLUMN_KINDS + column))
     return end
 
 
@@ -122,7 +130,7 @@ def refresh_child(H, parent, position, child):
             high, low = fold(child + 8 * offset, fan_out + GAP_ROOM, 0, load(child, COUNT))
             store_double(parent, offset + position, high)
             store_double(parent, offset + fan_out + GAP_ROOM + position, low)
-        offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
+        offset += (fan_out + GAP_ROOM) * words_of(kind)
 
 
 @jit()
@@ -136,7 +144,7 @@ def open_place(H, node, position, key):
     offset = first_column(H)
     for column in range(load(H, COLUMNS)):
         kind = load(H, COLUMN_KINDS + column)
-        for _ in range(1 if kind == INTEGER else 2):
+        for _ in range(words_of(kind)):
             move(node, offset + position + 1, offset + position, fan_out - position)
             if kind == DOUBLE:
                 store(node, offset + position, 0)
@@ -156,7 +164,7 @@ def close_place(H, node, position, inner):
     offset = first_column(H)
     for column in range(load(H, COLUMNS)):
         kind = load(H, COLUMN_KINDS + column)
-        for _ in range(1 if kind == INTEGER else 2):
+        for _ in range(words_of(kind)):
             move(node, offset + position, offset + position + 1, fan_out - position)
             if kind == DOUBLE:
                 store(node, offset + fan_out, 0)
@@ -194,11 +202,13 @@ def move_upper(H, node, right, half, inner):
             for i in range(half, fan_out + 1):
                 store_apart(node, offset + i, distance, under)
         else:
-            for start in (offset, offset + fan_out + GAP_ROOM):
+            start = offset
+            for _ in range(words_of(kind)):
                 for i in range(moved):
                     store(right, start + i, load(node, start + half + i))
                     store(node, start + half + i, 0)
-        offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
+                start += fan_out + GAP_ROOM
+        offset += (fan_out + GAP_ROOM) * words_of(kind)
     if inner:
         children = columns_end(H)
         for i in range(moved):
@@ -233,7 +243,7 @@ def split_child(H, parent, position, kept, inner):
             total = load_apart(child, offset + fan_out, distance)
             wide_gap = load_apart(parent, offset + position, distance) + total
             store_apart(parent, offset + position + 1, distance, wide_gap)
-        offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
+        offset += (fan_out + GAP_ROOM) * words_of(kind)
     refresh_child(H, parent, position, child)
     refresh_child(H, parent, position + 1, right)
 
@@ -249,8 +259,8 @@ def grow_root(H, record):
     offset = first_column(H)
     for column in range(load(H, COLUMNS)):
         kind = load(H, COLUMN_KINDS + column)
-        for _ in range(1 if kind == INTEGER else 2):
-            if kind != DOUBLE:
+        for _ in range(words_of(kind)):
+            if kind == INTEGER or kind == WIDE:
                 for i in range(1, fan_out + 1):
                     store(root, offset + i, load(child, offset + fan_out))
             offset += fan_out + GAP_ROOM
@@ -306,10 +316,12 @@ def merge(H, left, right, bound, level):
                 gap = wide_total + load_apart(right, offset + min(i, right_count), distance)
                 store_apart(left, offset + left_count + i, distance, gap)
         else:
-            for start in (offset, offset + fan_out + GAP_ROOM):
+            start = offset
+            for _ in range(words_of(kind)):
                 for i in range(right_count):
                     store(left, start + left_count + i, load(right, start + i))
-        offset += (fan_out + GAP_ROOM) * (1 if kind == INTEGER else 2)
+                start += fan_out + GAP_ROOM
+        offset += (fan_out + GAP_ROOM) * words_of(kind)
     if level > 0:
         children = columns_end(H)
         for i in range(right_count):

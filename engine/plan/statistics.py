@@ -20,7 +20,7 @@ from pathlib import Path
 from orderbook.core.errors import SourceError
 from orderbook.core.files import replace_file
 from orderbook.engine.maps.dense import block_words
-from orderbook.engine.maps.ordered import FAN_OUT, node_columns
+from orderbook.engine.maps.ordered import fan_out_of, node_columns
 from orderbook.engine.maps.store_layout import (
     COLUMN_KINDS,
     FULL_LOG,
@@ -240,7 +240,7 @@ def store_bytes(store: Store, entries: int, statistics: Statistics, derived: boo
     if store.dense is not None:
         cells = block_words(store.layout, store.dense.domain, len(store.dense.cursors))
         return index + prefixes * 8 * cells
-    return index + 8 * len(columns(store.layout)) + _trees(store.layout, entries, prefixes)
+    return index + 8 * len(columns(store.layout)) + _trees(store, entries, prefixes)
 
 
 def _hashed(words: int, entries: int) -> int:
@@ -255,11 +255,12 @@ def _hashed(words: int, entries: int) -> int:
     return header + 32 * segments + _pool(SLOTS + (1 << FULL_LOG), segments) + _pool(words, entries)
 
 
-def _trees(layout: str, entries: int, trees: int) -> int:
+def _trees(store: Store, entries: int, trees: int) -> int:
     """Bytes of the nodes of so many trees: half full, and at least one leaf each."""
-    leaf = node_columns(layout, FAN_OUT)[1]
-    leaves = 2 * ceil(entries / FAN_OUT) + trees
-    return _pool(leaf + 8, leaves) + _pool(leaf + FAN_OUT, 2 * ceil(leaves / FAN_OUT) if entries else 0)
+    fan_out = fan_out_of(store.summed)
+    leaf = node_columns(store.layout, fan_out, store.summed)[1]
+    leaves = 2 * ceil(entries / fan_out) + trees
+    return _pool(leaf + 8, leaves) + _pool(leaf + fan_out, 2 * ceil(leaves / fan_out) if entries else 0)
 
 
 def _pool(words: int, blocks: int) -> int:

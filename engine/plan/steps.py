@@ -35,7 +35,7 @@ class Store:
     `prefix` and `ordered` are positions among the keys: an ordered store is a tree over the key at
     `ordered` for every prefix, or an array over its domain when `dense`; a hashed store (`ordered` is
     None) has `slices`, the sets of key positions by which its entries can be looped over. Not `nullable`:
-    the ordered key is never NULL.
+    the ordered key is never NULL. Not `summed`: nothing reads sums over ranges of the tree.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Store:
     slices: tuple[tuple[int, ...], ...] = ()
     dense: Dense | None = None
     nullable: bool = True
+    summed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

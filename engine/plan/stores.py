@@ -360,10 +360,11 @@ def _extremes(node: Factor | Term | Poly) -> Iterator[Extreme]:
 
 @dataclass(slots=True)
 class Access:
-    """How maps are read: slices and scans (by known positions), and trees (ordered position)."""
+    """How maps are read: slices and scans (by known positions), trees (ordered position), sums of trees."""
 
     hashed: defaultdict[str, set[tuple[int, ...]]] = field(default_factory=lambda: defaultdict(set))
     ordered: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    summed: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     ranged: list[RangeSum | Extremum | Loop] = field(default_factory=list)
 
     def read_all(self, pipelines: Iterable[Pipeline]) -> None:
@@ -374,9 +375,12 @@ class Access:
             elif isinstance(step, RangeSum | Extremum | Loop) and within is not None:
                 self.ranged.append(step)
                 self.ordered[step.map].add(within.position)
+                if isinstance(step, RangeSum):
+                    self.summed[step.map].add(within.position)
                 for cut in within.cuts:
                     for _, name in cut.sums:
                         self.ordered[name].add(cut.position)
+                        self.summed[name].add(cut.position)
 
 
 def stores_for(
@@ -403,7 +407,8 @@ def stores_for(
         dense = dense_of(relations, group, position, layout, access.ranged, prefixes)
         name = f"{names[0]}_by_{position}"
         nullable = not all(excludes_null(d, position, relations) for d in group)
-        stores.append(Store(name, names, key_types, layout, prefix, position, dense=dense, nullable=nullable))
+        summed = set(layout) != {"i"} or dense is not None or any(position in access.summed[n] for n in names)
+        stores.append(Store(name, names, key_types, layout, prefix, position, (), dense, nullable, summed))
     return stores
 
 

@@ -1,6 +1,8 @@
 """Views added to and dropped from a running engine, against engines that had them from the start."""
 
+import random
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 
@@ -12,6 +14,7 @@ from samples import PATIENCE, examples
 
 import orderbook
 from orderbook.core.errors import DataError, SqlError, UserError
+from orderbook.engine.plan.planner import plan
 from orderbook.engine.runtime.held_rows import Rows
 from orderbook.engine.runtime.program_replacement import Replacement
 from orderbook.engine.runtime.program_start import Backend
@@ -337,3 +340,39 @@ def test_trees_and_directories_move_to_another_program() -> None:
         for engine in (late, early):
             engine.delete("w", row)
     assert not any(late.map_sizes().values())
+
+
+def test_a_tree_is_summed_while_a_view_reads_sums_of_it() -> None:
+    """Its entries move to a tree with sums, and back, while rows come and go."""
+    tables = "".join(f"CREATE STREAM {name} (g BIGINT NOT NULL, p BIGINT NOT NULL);" for name in "sl")
+    best = "CREATE VIEW best AS SELECT g, MAX(p) AS p FROM s GROUP BY g;"
+    above = """CREATE VIEW above AS
+        SELECT l.g, COUNT(*) AS n FROM l JOIN s ON s.g = l.g AND s.p >= l.p GROUP BY l.g;"""
+    engine = orderbook.Engine(orderbook.compile(tables + best), "numba")
+    source, held, marks = random.Random(5), list[tuple[int, int]](), list[tuple[int, int]]()
+
+    def change() -> None:
+        for _ in range(300):
+            if held and source.random() < 0.4:
+                row = held.pop(source.randrange(len(held)))
+                engine.delete("s", dict(zip("gp", row, strict=True)))
+            else:
+                held.append((source.randrange(2), source.randrange(120)))
+                engine.insert("s", dict(zip("gp", held[-1], strict=True)))
+        marks.append((source.randrange(2), source.randrange(120)))
+        engine.insert("l", dict(zip("gp", marks[-1], strict=True)))
+
+    for added in (False, True, False):
+        if added:
+            engine.add_view(above)
+        elif "above" in engine.views:
+            engine.drop_view("above")
+        trees = [one for one in plan(engine.program.program).stores if one.ordered is not None]
+        assert trees and all(one.summed == added for one in trees)
+        for _ in range(3):
+            change()
+            bests = {g: max(p for own, p in held if own == g) for g in range(2)}
+            assert {key[0]: row.p for key, row in engine["best"].items()} == bests
+            if added:
+                counts = Counter(g for g, p in held for own, mark in marks if own == g and p >= mark)
+                assert {key[0]: row.n for key, row in engine["above"].items()} == counts

@@ -172,34 +172,56 @@ def test_deep_trees_grow_and_vanish(layout: str, prefix_words: int, fan_out: int
     shape.destroy(H)
 
 
-@pytest.mark.parametrize("layout", ["i", "iw", "id"])
+@pytest.mark.parametrize(
+    ("layout", "summed"), [("i", True), ("iw", True), ("id", True), ("i", False), ("ii", False)]
+)
+@pytest.mark.parametrize("fan_out", [8, 32])
 @pytest.mark.parametrize("prefix_words", [0, 2])
-def test_values_are_set_in_deep_trees(layout: str, prefix_words: int) -> None:
-    """Keys come, change and go by `assign`, some after a look with `around`; sums are those of a dict."""
-    shape = ordered(prefix_words, layout, 8)
+def test_values_are_set_in_deep_trees(layout: str, summed: bool, fan_out: int, prefix_words: int) -> None:
+    """Keys come, change and go by `assign` and `add`, some after a look with `around`, as in a dict."""
+    shape = ordered(prefix_words, layout, fan_out, summed)
     H, model, source = shape.create(), Model(layout), random.Random(layout)
     count = 300 if NO_JIT else 4_000
     prefixes = [(i,) * prefix_words for i in range(2)] if prefix_words else [()]
+
+    def given(value: int) -> tuple[Any, ...]:
+        return tuple(float(value) if kind == "d" else value for kind in layout)
+
     for step in range(count):
         prefix, key = source.choice(prefixes), source.randrange(-count // 8, count // 8)
         gone = source.random() < (0.2 if step < count // 2 else 0.7)
-        values = tuple((float if kind == "d" else int)(0 if gone else source.randrange(4)) for kind in layout)
-        if "d" not in layout and source.random() < 0.2:
+        values = given(0 if gone else source.randrange(1, 4))
+        if summed and "d" not in layout and source.random() < 0.2:
             shape.around(H, *prefix, key)
-        shape.assign(H, *prefix, key, *values)
-        model.assign((*prefix, key), values)
+        if source.random() < 0.2:
+            shape.add(H, *prefix, key, *values)
+            model.add((*prefix, key), values)
+        else:
+            shape.assign(H, *prefix, key, *values)
+            model.assign((*prefix, key), values)
         assert shape.get(H, *prefix, key) == tuple(model.get((*prefix, key)))
         if step % (count // 20) == 0:
             present = ordered_keys(model, prefix)
             low, high = sorted(source.choices(range(-count // 8, count // 8), k=2))
-            inside = [(*prefix, k) for k in present if low <= k <= high]
-            assert shape.range_sum(H, *prefix, low, high) == tuple(model.total(inside))
+            inside = [k for k in present if low <= k <= high]
+            if summed:
+                total = model.total([(*prefix, k) for k in inside])
+                assert shape.range_sum(H, *prefix, low, high) == tuple(total)
             check_neighbours(shape, H, prefix, present, low)
+            assert walk(shape, H, prefix, low, high) == [(k, model.get((*prefix, k))[0]) for k in inside]
+            assert walk_down(shape, H, prefix, low, high) == inside[::-1]
     assert shape.size(H) == len(model.entries) and rows(shape, H) == model.entries
     for entry in sorted(model.entries):
-        shape.assign(H, *entry, *(0.0 if kind == "d" else 0 for kind in layout))
+        shape.assign(H, *entry, *given(0))
     assert shape.size(H) == 0 and rows(shape, H) == {}
     shape.destroy(H)
+
+
+def test_a_store_without_sums_has_whole_numbers_alone() -> None:
+    for layout in ("w", "iW", "id"):
+        with pytest.raises(ValueError, match="no sums"):
+            ordered(0, layout, summed=False)
+    assert not {"total", "range_sum", "around"} & vars(ordered(0, "i", summed=False)).keys()
 
 
 @cache
