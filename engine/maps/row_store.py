@@ -397,6 +397,31 @@ def admit(R, start, stop):
 
 
 @jit()
+def passing_events(R, start, limit, stop):
+    """Where the last event ends of those from `start` on that begin before `limit`, up to the first of which
+    some change does not pass; `start` where that is the first."""
+    kind_at = load(R, KINDS_AT) + start * load(R, KINDS_AT + 1)
+    flag_at = load(R, FLAGS_AT) + start * load(R, FLAGS_AT + 1)
+    ended = start
+    for at in range(start, stop):
+        if at >= limit and ended == at:
+            return ended
+        kind = load_short(kind_at)
+        flag = load_byte(flag_at)
+        if kind >= 0:
+            if kind >= load(R, KINDS):
+                return ended
+            modes_there = load(R, RELATIONS + PER_RELATION * (kind >> 1) + MODES)
+            if modes_there >> (2 if flag & CHECKED else 0) & 3 != PASS:
+                return ended
+        if flag & _ENDS:
+            ended = at + 1
+        kind_at += load(R, KINDS_AT + 1)
+        flag_at += load(R, FLAGS_AT + 1)
+    return ended
+
+
+@jit()
 def held_events(R, start, limit):
     """Where the last event ends, by `limit`, up to which changes only pass or are counted, as noted in HELD.
 
@@ -465,7 +490,10 @@ def count_held(R, start, end):
 
 @exported
 def admit_events(R, start, limit, stop):
-    """As `admit`, of all events that end by `limit` and that nothing is to be said of."""
+    """As `admit`, of all events that end by `limit`, or near it, and that nothing is to be said of."""
+    end = passing_events(R, start, limit, stop)
+    if end != start:
+        return end
     end = held_events(R, start, limit)
     if end != start:
         end = count_held(R, start, end)
