@@ -517,21 +517,6 @@ def index_insert(H, h):
 
 
 @jit()
-def insert_at(H, h, at):
-    """As index_insert, where `at` is the free slot that a search for hash `h` has ended at."""
-    word = segment_word(H, h)
-    segment = word & ADDRESS
-    count = load(segment, 0) + 1
-    if 4 * count > 3 << (word >> ADDRESS_BITS):
-        return index_insert(H, h)
-    entry = take_block(H + 8 * ENTRY_POOL)
-    store(segment, SLOTS + at, ((h & TAG) << ADDRESS_BITS) | entry)
-    store(segment, 0, count)
-    add_to(H, SIZE, 1)
-    return entry
-
-
-@jit()
 def remove_at(H, h, at, entry):
     """Remove an entry of hash `h` from slot `at`; backward shift keeps the probe sequences whole."""
     word = segment_word(H, h)

@@ -1,9 +1,8 @@
 """Rows of relations, each with how often it stands: checked as changes come, kept for views and expiry.
 
 Compiled once for all relations: how wide rows are, and which columns are their key, are words in memory. A
-block of relations is what the loop over changes is given; every relation in it has a hash index
-(hash_index.py). An entry is a digest of the row's key, the row with the columns of its key first, and its
-count; to the index the digest is the key.
+block of relations is what the loop over changes is given; every relation in it has an index (row_index.py),
+whose entries are its rows with their counts.
 
 The rows of a relation whose changes are checked are found by its primary key, where it has one; others by all
 of their columns.
@@ -12,44 +11,45 @@ of their columns.
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, NULL_CODE
 from orderbook.core.jit import called_with, exported, jit
 from orderbook.engine.maps.batch_arrays import describe_batch
-from orderbook.engine.maps.hash_index import (
-    index_bytes,
-    index_close,
-    index_first,
-    index_insert,
-    index_next,
-    index_open,
-    insert_at,
-    remove_at,
-)
+from orderbook.engine.maps.hash_index import segment_word
 from orderbook.engine.maps.memory import (
     calloc,
     fetch,
-    high_bits,
     load,
     load_byte,
     load_short,
     memory_move,
-    mix,
     release,
     store,
+    trailing_zeros,
 )
-from orderbook.engine.maps.store_layout import (
-    ADDRESS,
-    ADDRESS_BITS,
-    DIRECTORY,
-    SEED,
-    SHIFT,
-    SIZE,
-    SLICES,
-    SLOTS,
-    TAG,
+from orderbook.engine.maps.row_index import (
+    EXPIRES,
+    FED,
+    FOUND_BY,
+    FRESH,
+    KEEPS,
+    KEY_COLUMNS,
+    MAX_ROWS,
+    ROW,
+    TAGS,
+    TOTAL,
+    WIDTH,
+    find_from,
+    group_at,
+    hash_of_row,
+    insert_entry,
+    matches,
+    remove_entry,
+    rows_close,
+    rows_find_by,
+    rows_index_bytes,
+    rows_open,
+    tag_of,
 )
+from orderbook.engine.maps.store_layout import ADDRESS
 
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
-# Between the seeds of the columns' hashes.
-STRIDE = 0x5851F42D4C957F2D
-
 # Words of a block of relations.
 KINDS = 0  # two for each relation
 CHECKS = 1  # not 0: what contradicts the rows that are there is refused
@@ -59,32 +59,16 @@ KINDS_AT = 6  # address and stride of the batch at hand
 FLAGS_AT = 8
 ROWS_AT = 10
 # Of changes that are counted at once, at most AHEAD: address of what each is counted in, 0: it passes, with
-# how in its low bits; and its row's digest.
+# how in its low bits; and its row's hash.
 AHEAD = 64
 HELD = 12
-DIGESTS = HELD + AHEAD
-RELATIONS = DIGESTS + AHEAD  # of each PER_RELATION words: what is done with its changes, where its rows are
+HASHES = HELD + AHEAD
+RELATIONS = HASHES + AHEAD  # of each PER_RELATION words: what is done with its changes, where its rows are
 PER_RELATION = 2
 MODES = 0
 ROWS = 1
 # What is done with changes.
 LOOK, PASS, COUNT, COUNT_BELIEVED = range(4)
-
-# Words of a relation's rows, after those of its index.
-WIDTH = SLICES
-FED = SLICES + 1
-KEEPS = SLICES + 2  # not 0: all of its rows are kept, checked or not
-KEY_COLUMNS = SLICES + 3  # how many columns its primary key has
-TOTAL = SLICES + 4
-MAX_ROWS = SLICES + 5
-EXPIRES = SLICES + 6  # the column of the time at which rows begin to expire, -1: they do not
-FRESH = SLICES + 7  # address, words used and capacity of rows that came, where they expire
-FOUND_BY = SLICES + 10  # how many of the columns rows are found by
-PLACES = SLICES + 11  # the column of each word of a row in an entry
-
-# Words of an entry.
-DIGEST = 0
-ROW = 1
 
 # How a relation is fed; OPEN: its rows are there, and no change has come yet.
 UNKNOWN, FED_CHECKED, FED_UNCHECKED, OPEN = range(4)
@@ -123,145 +107,40 @@ def release_list(held):
 
 
 @jit()
-def hash_of(T, row, word):
-    return mix(SEED + word * STRIDE, load(row, load(T, PLACES + word)))
-
-
-@jit()
-def digest_of(T, row):
-    """Of the columns a row is found by, each hashed on its own, so that none waits for another."""
-    columns = load(T, FOUND_BY)
-    digest = 0
-    word = 0
-    # By fours, as straight code: a loop over so few would be made one over vectors, which is slower.
-    while word + 4 <= columns:
-        digest ^= hash_of(T, row, word) ^ hash_of(T, row, word + 1)
-        digest ^= hash_of(T, row, word + 2) ^ hash_of(T, row, word + 3)
-        word += 4
-    if word < columns:
-        digest ^= hash_of(T, row, word)
-    if word + 1 < columns:
-        digest ^= hash_of(T, row, word + 1)
-    if word + 2 < columns:
-        digest ^= hash_of(T, row, word + 2)
-    return digest
-
-
-@jit()
-def same_words(T, entry, row, first, last):
-    word = first
-    while word < last and load(entry, ROW + word) == load(row, load(T, PLACES + word)):
-        word += 1
-    return word == last
-
-
-@jit()
-def hash_in_index(digest):
-    return high_bits(mix(SEED, digest), 1)
-
-
-@jit()
-def find_from(T, row, h):
-    """The entry with the key of a row whose key has this hash, or 0, and the slot where that was known."""
-    word = load(load(T, DIRECTORY), h >> load(T, SHIFT))
-    segment = word & ADDRESS
-    mask = (1 << (word >> ADDRESS_BITS)) - 1
-    tag = (h & TAG) << ADDRESS_BITS
-    at = h & TAG & mask
-    while True:
-        slot = load(segment, SLOTS + at)
-        if slot == 0:
-            return 0, at
-        entry = slot ^ tag
-        if entry >> ADDRESS_BITS == 0 and same_words(T, entry, row, 0, load(T, FOUND_BY)):
-            return entry, at
-        at = (at + 1) & mask
-
-
-@jit()
-def find(T, row, digest):
-    """The entry with the key of a row whose key has this digest, or 0."""
-    return find_from(T, row, hash_in_index(digest))[0]
-
-
-@jit()
-def write_entry(T, entry, row, digest, count):
-    store(entry, DIGEST, digest)
-    width = load(T, WIDTH)
-    word = 0
-    while word + 4 <= width:
-        for own in range(4):
-            store(entry, ROW + word + own, load(row, load(T, PLACES + word + own)))
-        word += 4
-    if word < width:
-        store(entry, ROW + word, load(row, load(T, PLACES + word)))
-    if word + 1 < width:
-        store(entry, ROW + word + 1, load(row, load(T, PLACES + word + 1)))
-    if word + 2 < width:
-        store(entry, ROW + word + 2, load(row, load(T, PLACES + word + 2)))
-    store(entry, ROW + width, count)
-
-
-@jit()
-def recount(T, entry, at, row, digest, amount):
-    """Adds to the count of a row, whose entry is 0 where it is not there; `at`: its slot, or a free one."""
-    store(T, TOTAL, load(T, TOTAL) + amount)
+def recount(T, entry, at, row, h, amount):
+    """Adds to the count of a row, whose entry, referred to at `at`, is 0 where it is not there."""
+    total = load(T, TOTAL) + amount
     if entry == 0:
-        write_entry(T, insert_at(T, hash_in_index(digest), at), row, digest, amount)
-        return
-    count = load(entry, ROW + load(T, WIDTH)) + amount
-    if count == 0:
-        remove_at(T, hash_in_index(digest), at, entry)
+        insert_entry(T, row, h, amount)
     else:
-        store(entry, ROW + load(T, WIDTH), count)
+        count = load(entry, ROW + load(T, WIDTH)) + amount
+        if count == 0:
+            remove_entry(T, h, at, entry)
+        else:
+            store(entry, ROW + load(T, WIDTH), count)
+    store(T, TOTAL, total)
 
 
 @exported
 def add_row(T, row, amount):
     """Adds `amount`, not 0, to the count of the row at an address."""
-    digest = digest_of(T, row)
-    entry, at = find_from(T, row, hash_in_index(digest))
-    recount(T, entry, at, row, digest, amount)
+    h = hash_of_row(T, row)
+    entry, at = find_from(T, row, h, False)
+    recount(T, entry, at, row, h, amount)
     return 0
+
+
+@jit()
+def find(T, row):
+    """The entry of a row, or 0."""
+    return find_from(T, row, hash_of_row(T, row), False)[0]
 
 
 @exported
 def count_row(T, row, nothing):
     """How often the row at an address stands."""
-    entry = find(T, row, digest_of(T, row))
-    width = load(T, WIDTH)
-    if entry == 0 or not same_words(T, entry, row, load(T, FOUND_BY), width):
-        return 0
-    return load(entry, ROW + width)
-
-
-@jit()
-def open_index(T, columns):
-    """An empty index of rows that are found by their first columns."""
-    if load(T, FOUND_BY) != 0:
-        index_close(T)
-    store(T, FOUND_BY, columns)
-    index_open(T, 1, ROW + load(T, WIDTH) + 1)
-
-
-@jit()
-def find_by_key(T):
-    """Lets rows that were found by all of their columns be found by their primary key."""
-    words, size = ROW + load(T, WIDTH) + 1, load(T, SIZE)
-    entries = calloc(size * words + 1, 8)
-    entry = index_first(T)
-    for number in range(size):
-        memory_move(entries + 8 * number * words, entry, 8 * words)
-        entry = index_next(T, entry)
-    open_index(T, load(T, KEY_COLUMNS))
-    for number in range(size):
-        kept = entries + 8 * number * words
-        digest = 0
-        for word in range(load(T, KEY_COLUMNS)):
-            digest ^= mix(SEED + word * STRIDE, load(kept, ROW + word))
-        store(kept, DIGEST, digest)
-        memory_move(index_insert(T, high_bits(mix(SEED, digest), 1)), kept, 8 * words)
-    release(entries)
+    entry = find(T, row)
+    return load(entry, ROW + load(T, WIDTH)) if entry != 0 else 0
 
 
 @jit()
@@ -285,30 +164,30 @@ def feed(R, relation, how):
     T = load(own, ROWS)
     keyed = how == FED_UNCHECKED and load(R, CHECKS) != 0 and load(T, KEY_COLUMNS) != 0
     if load(T, FED) == UNKNOWN:
-        open_index(T, load(T, KEY_COLUMNS) if keyed else load(T, WIDTH))
+        rows_open(T, load(T, KEY_COLUMNS) if keyed else load(T, WIDTH))
     elif keyed:
-        find_by_key(T)
+        rows_find_by(T, load(T, KEY_COLUMNS))
     store(T, FED, how)
     store(own, MODES, modes(R, T, 1 if relation == load(R, CLOCK_RELATION) else 0))
 
 
 @jit()
-def counted(T, row, digest, how):
+def counted(T, row, h, how):
     """Counts a row that comes or, with bit 0 of `how`, goes; gives the reason why it cannot.
 
     With bit 1 it is believed.
     """
-    entry, at = find_from(T, row, hash_in_index(digest))
     delete = how & 1 != 0
+    entry, at = find_from(T, row, h, not delete and load(T, FOUND_BY) != load(T, WIDTH))
     if how & 2 == 0:
         if delete:
-            if entry == 0 or not same_words(T, entry, row, load(T, FOUND_BY), load(T, WIDTH)):
+            if entry == 0:
                 return NOT_THERE
         elif entry != 0 and load(T, KEY_COLUMNS) != 0:
             return DUPLICATE
         elif load(T, TOTAL) >= load(T, MAX_ROWS):
             return TOO_MANY
-    recount(T, entry, at, row, digest, -1 if delete else 1)
+    recount(T, entry, at, row, h, -1 if delete else 1)
     column = load(T, EXPIRES)
     if column >= 0 and not delete and load(row, column) != NULL_CODE:
         width = load(T, WIDTH)
@@ -332,7 +211,7 @@ def change(R, relation, delete, checked, row):
     believed = checked or not checks
     if believed and load(T, KEEPS) == 0:
         return 0
-    return counted(T, row, digest_of(T, row), (1 if delete else 0) + (2 if believed else 0))
+    return counted(T, row, hash_of_row(T, row), (1 if delete else 0) + (2 if believed else 0))
 
 
 @exported
@@ -459,28 +338,33 @@ def count_held(R, start, end):
     for i in range(end - start):
         T = load(R, HELD + i) & -4
         if T != 0:
-            digest = digest_of(T, row)
-            store(R, DIGESTS + i, digest)
-            h = hash_in_index(digest)
-            word = load(load(T, DIRECTORY), h >> load(T, SHIFT))
-            at = h & TAG & (1 << (word >> ADDRESS_BITS)) - 1
-            fetch((word & ADDRESS) + 8 * (SLOTS + at))
+            h = hash_of_row(T, row)
+            store(R, HASHES + i, h)
+            fetch(group_at(segment_word(T, h), h))
         row += stride
     for i in range(end - start):
         T = load(R, HELD + i) & -4
         if T != 0:
-            h = hash_in_index(load(R, DIGESTS + i))
-            word = load(load(T, DIRECTORY), h >> load(T, SHIFT))
-            at = h & TAG & (1 << (word >> ADDRESS_BITS)) - 1
-            fetch(load(word & ADDRESS, SLOTS + at) & ADDRESS)
+            h = load(R, HASHES + i)
+            group = group_at(segment_word(T, h), h)
+            found = matches(load(group, TAGS), tag_of(h))
+            if found != 0:
+                entry = load(group, trailing_zeros(found) >> 3) & ADDRESS
+                fetch(entry)
+                fetch(entry + 8 * (ROW + load(T, WIDTH)))
     row = load(R, ROWS_AT) + start * stride
     flag_at = load(R, FLAGS_AT) + start * load(R, FLAGS_AT + 1)
     begun = start
     for i in range(end - start):
         held = load(R, HELD + i)
-        if held != 0 and counted(held & -4, row, load(R, DIGESTS + i), held & 3) != 0:
-            take_back(R, begun, start + i)
-            return begun
+        if held != 0:
+            T = held & -4
+            if counted(T, row, load(R, HASHES + i), held & 3) != 0:
+                take_back(R, begun, start + i)
+                return begun
+            # Rows of the next call, of which there may be none: their lines are too far apart to be foreseen.
+            fetch(row + AHEAD * stride)
+            fetch(row + AHEAD * stride + 8 * (load(T, WIDTH) - 1))
         if load_byte(flag_at) & _ENDS:
             begun = start + i + 1
         row += stride
@@ -572,18 +456,18 @@ def first_of_equals(T, rows, stride, counts, count):
         row = rows + i * stride
         found = count_row(T, row, 0)
         if found > 0:
-            store(find(T, row, digest_of(T, row)), width, -found)
+            store(find(T, row), width, -found)
         store(counts, i, max(found, 0))
     for i in range(count):
         if load(counts, i) > 0:
             row = rows + i * stride
-            store(find(T, row, digest_of(T, row)), width, load(counts, i))
+            store(find(T, row), width, load(counts, i))
 
 
 @jit()
 def open_rows(T):
     """Opens rows on their own, found by all of their columns."""
-    open_index(T, load(T, WIDTH))
+    rows_open(T, load(T, WIDTH))
 
 
 @jit()
@@ -608,12 +492,11 @@ def add_fresh(T, rows, count):
 @jit()
 def close_rows(T):
     """Gives all memory of rows back but the words of their header."""
-    index_close(T)
-    store(T, FOUND_BY, 0)
+    rows_close(T)
     release_list(T + 8 * FRESH)
 
 
 @jit()
 def rows_bytes(T):
     """Bytes of memory behind the header."""
-    return index_bytes(T) + 8 * load(T, FRESH + 2)
+    return rows_index_bytes(T) + 8 * load(T, FRESH + 2)

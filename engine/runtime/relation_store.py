@@ -21,36 +21,38 @@ from orderbook.core.changes import ChangeBatch, Dictionary
 from orderbook.engine.maps import row_store
 from orderbook.engine.maps.batch_arrays import ARRAY_TYPES, plain_batch
 from orderbook.engine.maps.memory import Block
-from orderbook.engine.maps.row_store import (
-    CHECKS,
-    CLOCK_RELATION,
-    DUPLICATE,
+from orderbook.engine.maps.row_index import (
     EXPIRES,
     FED,
-    FED_CHECKED,
-    FED_UNCHECKED,
     FOUND_BY,
     FRESH,
     KEEPS,
     KEY_COLUMNS,
-    KINDS,
     MAX_ROWS,
+    PLACES,
+    ROW,
+    TOTAL,
+    WIDTH,
+)
+from orderbook.engine.maps.row_store import (
+    CHECKS,
+    CLOCK_RELATION,
+    DUPLICATE,
+    FED_CHECKED,
+    FED_UNCHECKED,
+    KINDS,
     MIXED,
     MODES,
     NO_RELATION,
     NOT_THERE,
     OPEN,
     PER_RELATION,
-    PLACES,
     REFUSAL_WORDS,
     REFUSED,
     RELATIONS,
-    ROW,
     ROWS,
     TOO_MANY,
-    TOTAL,
     UNKNOWN,
-    WIDTH,
 )
 from orderbook.engine.runtime.map_entries import ExpiringRows, RowCounts, recode, text_columns
 from orderbook.engine.runtime.store_entries import StoreCopy, copied
@@ -310,16 +312,15 @@ class _Rows:
     def __init__(self, relation: Relation, keep: bool) -> None:
         names = [column.name for column in relation.columns]
         keys = [names.index(name) for name in relation.primary_key]
-        self.order = [*keys, *(place for place in range(len(names)) if place not in keys)]
         self.expiring = relation.retain is not None
-        self._relation, self._width = relation, len(names)
+        self._relation, self.width = relation, len(names)
         self._span = relation.retain or 0
         self.words = words = Block(PLACES + len(names))
         words[WIDTH], words[KEY_COLUMNS] = len(names), len(keys)
         words[MAX_ROWS] = min(relation.max_rows, INT64_MAX)
         words[KEEPS] = keep or self.expiring
         words[EXPIRES] = names.index(relation.retain_by or "ts") if self.expiring else -1
-        for word, place in enumerate(self.order):
+        for word, place in enumerate([*keys, *(place for place in range(len(names)) if place not in keys)]):
             words[PLACES + word] = place
         # A heap: the first time of a segment of rows in the order of time, a number that breaks ties, and it.
         self._segments: list[tuple[int, int, NDArray[np.int64]]] = []
@@ -337,23 +338,22 @@ class _Rows:
 
     def nothing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """No rows."""
-        return np.empty((0, self._width), np.int64), np.empty(0, np.int64)
+        return np.empty((0, self.width), np.int64), np.empty(0, np.int64)
 
     def copied(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows int64[n, width], and how often each stands."""
         if self.fed == UNKNOWN:
             return self.nothing()
-        return self.in_order([copied(self.words.address, ROW + self._width + 1)])
+        return self.standing([copied(self.words.address, ROW + self.width + 1)])
 
-    def in_order(self, parts: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Entries as rows in the order of their columns, and counts."""
+    def standing(self, parts: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and counts of copied entries, but not of one that was removed."""
         entries = parts[0] if len(parts) == 1 else np.concatenate([self._no_entries(), *parts])
-        rows = np.empty((len(entries), self._width), np.int64)
-        rows[:, self.order] = entries[:, ROW:-1]
-        return rows, entries[:, -1].copy()
+        entries = entries[entries[:, -1] != 0]
+        return entries[:, ROW:-1].copy(), entries[:, -1].copy()
 
     def _no_entries(self) -> NDArray[np.int64]:
-        return np.empty((0, ROW + self._width + 1), np.int64)
+        return np.empty((0, ROW + self.width + 1), np.int64)
 
     def counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """How often rows stand."""
@@ -375,7 +375,7 @@ class _Rows:
             found.append(segment[:size])
             self._push(segment[size:])
         if not found:
-            return np.empty((0, self._width), np.int64)
+            return np.empty((0, self.width), np.int64)
         rows = np.ascontiguousarray(np.concatenate(found))
         counts = np.empty(len(rows), np.int64)
         _each(row_store.first_of_equals, self.words, rows, counts)
@@ -397,7 +397,7 @@ class _Rows:
     def _fresh(self) -> NDArray[np.int64]:
         """A copy of rows that came and are in no segment yet."""
         held = (ctypes.c_int64 * self.words[FRESH + 1]).from_address(self.words[FRESH] or self.words.address)
-        return np.array(held, np.int64).reshape(-1, self._width)
+        return np.array(held, np.int64).reshape(-1, self.width)
 
     def restore_expiring(self, saved: ExpiringRows, codes: NDArray[np.int64] | None, alone: bool) -> None:
         """Rows that expire. alone: they are not among the rows that are there."""
@@ -449,7 +449,7 @@ class RowsCopy:
     def __init__(self, relation: int, rows: _Rows) -> None:
         self.relation = relation
         self._rows = rows
-        self._width = len(rows.order)
+        self._width = rows.width
         self.begin()
 
     @property
@@ -489,7 +489,7 @@ class RowsCopy:
         """After `finish`, in any thread: rows int64[n, width], and how often each stands, int64[n]."""
         changed, places = np.unique(self._changed, axis=0, return_index=True)
         there = self._counts[places] != 0
-        rows, counts = self._rows.in_order(self._store.parts)
+        rows, counts = self._rows.standing(self._store.parts)
         others = np.column_stack([rows, counts])
         (left,) = apart_from([others], changed)
         return (
