@@ -506,7 +506,7 @@ def index_insert(H, h):
     """A new entry under hash `h`, known not to be there; the caller writes key and values at once."""
     word = segment_word(H, h)
     count = load(word & ADDRESS, 0)
-    while 4 * (count + 1) > 3 << (word >> ADDRESS_BITS):
+    while 2 * (count + 1) > 1 << (word >> ADDRESS_BITS):
         make_room(H, h, word & ADDRESS, word >> ADDRESS_BITS)
         word = segment_word(H, h)
         count = load(word & ADDRESS, 0)

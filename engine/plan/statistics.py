@@ -246,7 +246,7 @@ def store_bytes(store: Store, entries: int, statistics: Statistics, derived: boo
 def _hashed(words: int, entries: int) -> int:
     """Bytes of a hash index of entries of so many words, its header counted."""
     slots = 1 << SMALLEST_LOG
-    while 3 * slots < 4 * entries:
+    while slots < 2 * entries:
         slots *= 2
     header = 8 * (SLICES + 1)
     if slots < 1 << FULL_LOG:
