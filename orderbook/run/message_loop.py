@@ -28,6 +28,7 @@ from orderbook.market.book_state import CONTEXT
 from orderbook.market.books import Books, MessageChanges
 from orderbook.market.events import EVENT, Action, Events, Flag
 from orderbook.strategies.execution.desk_messages import end_message
+from orderbook.strategies.execution.queue_position import action_bit
 from orderbook.strategies.execution.row_dispatch import dispatch
 from orderbook.strategies.execution.wake_conditions import arrivals, followed, wakes
 from orderbook.strategies.gated_engine import GatedEngine
@@ -41,6 +42,8 @@ LOOP = np.dtype(
         ("place", "i8"),  # the event that is looked at next
         ("first", "i8"),  # where the message at hand begins
         ("end", "i8"),  # and ends
+        ("actions", "i8"),  # of its events, a bit each
+        ("told_by", "i8"),  # how many of its events say which instruments it is of: 1 where all are of one
         ("number", "i8"),  # how many messages are done
         ("time", "i8"),  # of the message at hand, and of the run then, ns
         ("now", "i8"),
@@ -70,9 +73,9 @@ LOOP = np.dtype(
     ]
 )
 (
-    _EVENTS, _COUNT, _TIMES, _PLACE, _FIRST, _END, _NUMBER, _TIME, _NOW, _PHASE, _ALONE, _CONDITIONS, _BOOKS,
-    _WOKEN, _CHANGE, _STATE_AT, _PROGRESS, _STOP, _MAP, _FITS, _KINDS, _VALUES, _WIDTH, _MESSAGES,
-    _LATENCIES, _AHEAD, _CLOCK, _HANDLERS, _DESKS, _DESKS_COUNT, _RELATIONS, _ORIGIN,
+    _EVENTS, _COUNT, _TIMES, _PLACE, _FIRST, _END, _ACTIONS, _TOLD_BY, _NUMBER, _TIME, _NOW, _PHASE, _ALONE,
+    _CONDITIONS, _BOOKS, _WOKEN, _CHANGE, _STATE_AT, _PROGRESS, _STOP, _MAP, _FITS, _KINDS, _VALUES, _WIDTH,
+    _MESSAGES, _LATENCIES, _AHEAD, _CLOCK, _HANDLERS, _DESKS, _DESKS_COUNT, _RELATIONS, _ORIGIN,
 ) = range(len(LOOP.names or ()))  # fmt: skip
 
 # Phases: between messages, while books apply one, while views do.
@@ -83,7 +86,8 @@ BETWEEN, IN_BOOKS, IN_VIEWS = range(3)
 # there, where compiled methods have asked for what Python is to look at.
 DONE, OPEN, STATES, WOKEN, ROOM, OUTSIDE, STOPPED, ENDED, ASKED = range(9)
 
-_LAST, _STATE, _INSTRUMENT = int(Flag.LAST), int(Action.STATE), int(Action.INSTRUMENT)
+_LAST = int(Flag.LAST)
+_TOLD_APART = 1 << Action.STATE | 1 << Action.INSTRUMENT
 _EVENT_BYTES = EVENT.itemsize
 _MONOTONIC = int(time.CLOCK_MONOTONIC)
 # Calls of the loop after which Python is told what compiled methods did there, at least.
@@ -102,22 +106,27 @@ _short_at = record_at(_SHORT)
 
 @jit()
 def _begin(loop: Record) -> int:
-    """Finds the end of the next message; why it is not to be applied as others are, DONE if it is."""
-    end, place = loop.place, loop.place
-    why, whole = DONE, False
-    while place < loop.count and not whole:
-        event = _event_at(loop.events + _EVENT_BYTES * place)
-        place += 1
-        if event.action == _STATE or event.action == _INSTRUMENT:
-            why = STATES
+    """Finds the next message, of events that there are; why it is not to be applied as others are, DONE if it
+    is."""
+    first, place, count = loop.place, loop.place, loop.count
+    at = loop.events + _EVENT_BYTES * place
+    instrument = _event_at(at).instrument
+    actions, mixed, whole = 0, False, False
+    while place < count and not whole:
+        event = _event_at(at)
+        actions |= action_bit(event.action)
+        mixed = mixed or event.instrument != instrument
         whole = event.flags & _LAST != 0
+        place += 1
+        at += _EVENT_BYTES
     if not whole:
         return OPEN
-    loop.first, loop.end = end, place
-    event = _event_at(loop.events + _EVENT_BYTES * end)
+    loop.first, loop.end, loop.actions = first, place, actions
+    loop.told_by = place - first if mixed else 1
+    event = _event_at(loop.events + _EVENT_BYTES * first)
     loop.time = event.receive_time if event.receive_time else event.exchange_time
-    loop.now = max(loop.now, loop.time if loop.times == 0 else load(loop.times + 8 * end))
-    return why
+    loop.now = max(loop.now, loop.time if loop.times == 0 else load(loop.times + 8 * first))
+    return STATES if actions & _TOLD_APART else DONE
 
 
 @jit()
@@ -126,7 +135,7 @@ def _start_books(loop: Record, context: Record) -> None:
     loop.phase = IN_BOOKS
     context.written = 0
     if loop.conditions != 0:
-        arrivals(loop.conditions, loop.events + _EVENT_BYTES * loop.first, loop.end - loop.first)
+        arrivals(loop.conditions, loop.events + _EVENT_BYTES * loop.first, loop.told_by)
 
 
 @jit()
@@ -217,7 +226,8 @@ def _run(loop: Record) -> int:
             loop.woken = 0
             if loop.conditions != 0:
                 first, count = loop.events + _EVENT_BYTES * loop.first, loop.end - loop.first
-                loop.woken = 1 if wakes(loop.conditions, loop.now, first, count) else 0
+                told = wakes(loop.conditions, loop.now, first, count, loop.told_by, loop.actions)
+                loop.woken = 1 if told else 0
             if _fit(loop, context):
                 return OUTSIDE
             if loop.woken != 0:

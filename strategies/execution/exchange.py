@@ -738,14 +738,15 @@ def _release_stops(context: Record, board: int, time: int, now: int) -> None:
 
 
 @jit()
-def meet(board: int, events: int, count: int, time: int, now: int) -> None:
+def meet(board: int, events: int, count: int, actions: int, time: int, now: int) -> None:
     """A message, EVENT[count] at an address, has changed the book: its time is the exchange's, `now` the
-    run's. Orders that rest follow it, and fill, best price first, then oldest; then stops are looked at."""
+    run's. Orders that rest follow it, and fill, best price first, then oldest; then stops are looked at.
+    actions: see `follow`."""
     own = board_at(board)
     context = _context_at(account_at(own.account).books)
     forget_passed(context, board, BID)
     forget_passed(context, board, ASK)
-    follow(own, events, count, own.instrument)
+    follow(own, events, count, actions, own.instrument)
     state = book_of(context, own.instrument).state
     if state == _VALID:
         moved = own.hit != 0 or own.lost != 0

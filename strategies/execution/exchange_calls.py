@@ -27,6 +27,7 @@ from orderbook.strategies.execution.exchange_state import (
     pushed,
     report_at,
 )
+from orderbook.strategies.execution.queue_position import actions_of
 
 _REPORTS, _FILLS = offset_of(ACCOUNT, "reports"), offset_of(ACCOUNT, "fills")
 _TAKEN = offset_of(ACCOUNT, "taken")
@@ -109,7 +110,7 @@ def before_message(board: int, time: int) -> int:
 @called_with("iiiii")
 def after_message(board: int, events: int, count: int, time: int, now: int) -> int:
     """See `meet`."""
-    meet(board, events, count, time, now)
+    meet(board, events, count, actions_of(events, count), time, now)
     return 0
 
 

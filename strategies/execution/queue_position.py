@@ -37,6 +37,9 @@ _EXECUTE, _TRADE, _LEVEL, _CLEAR = (
     int(action) for action in (Action.EXECUTE, Action.TRADE, Action.LEVEL, Action.CLEAR)
 )
 _REDUCE, _DELETE, _MODIFY = (int(action) for action in (Action.REDUCE, Action.DELETE, Action.MODIFY))
+_EXECUTES = 1 << _EXECUTE
+# The bit of what is no action.
+_NO_ACTION = 63
 _BID, _ASK, _NONE = int(Side.BID), int(Side.ASK), int(Side.NONE)
 _MOST = 2**63 - 1
 _PART = 2.0**-32
@@ -262,17 +265,33 @@ def _happened(board: Record, event: Record) -> None:
 
 
 @jit()
-def follow(board: Record, events: int, count: int, instrument: int) -> bool:
+def action_bit(action: int) -> int:
+    """The bit of an action among those of a message; of what is no Action one that is none's."""
+    return 1 << (action if action < _NO_ACTION else _NO_ACTION)
+
+
+@jit()
+def actions_of(events: int, count: int) -> int:
+    """The bits of the actions of EVENT[count] at an address."""
+    actions = 0
+    for number in range(count):
+        actions |= action_bit(_event_at(events + _EVENT_BYTES * number).action)
+    return actions
+
+
+@jit()
+def follow(board: Record, events: int, count: int, actions: int, instrument: int) -> bool:
     """Lets those events of a message, EVENT[count] at an address, that are of an instrument act on the orders
-    of a board; whether one is filled."""
+    of a board; whether one is filled. actions: those of all of its events, a bit each."""
     if board.bids_count + board.asks_count == 0:
         return False
     _begin(board.bids, board.bids_count)
     _begin(board.asks, board.asks_count)
-    for number in range(count):
-        event = _event_at(events + _EVENT_BYTES * number)
-        if event.instrument == instrument and event.action == _EXECUTE:
-            board.executes = 1
+    if actions & _EXECUTES:
+        for number in range(count):
+            event = _event_at(events + _EVENT_BYTES * number)
+            if event.instrument == instrument and event.action == _EXECUTE:
+                board.executes = 1
     for number in range(count):
         event = _event_at(events + _EVENT_BYTES * number)
         if event.instrument == instrument:

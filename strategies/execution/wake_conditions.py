@@ -18,6 +18,7 @@ from orderbook.strategies.execution.exchange import arrive, meet
 from orderbook.strategies.execution.exchange_state import LAST, account_at, board_at
 
 _TRADE = int(Action.TRADE)
+_TRADES = 1 << _TRADE
 
 _ROW = np.dtype(
     [
@@ -110,8 +111,8 @@ class WakeConditions:
 
 @jit()
 def arrivals(conditions: int, events: int, count: int) -> None:
-    """A message, EVENT[count] at an address, is about to change the books: what was sent to its instruments
-    arrives, as far as it does before.
+    """A message is about to change the books: what was sent to its instruments arrives, as far as it does
+    before. EVENT[count] at an address are those of its events, from the first on, that say which these are.
 
     conditions: address of WakeConditions.
     """
@@ -150,27 +151,32 @@ def _any_due(accounts: int, count: int, now: int) -> bool:
 
 
 @jit()
-def wakes(conditions: int, now: int, events: int, count: int) -> bool:
+def wakes(conditions: int, now: int, events: int, count: int, told_by: int, actions: int) -> bool:
     """Whether a message, EVENT[count] at an address, that the books have applied at a time of the run, ns, is
-    told; orders follow it."""
+    told; orders follow it.
+
+    told_by: how many of its events say of which instruments it is: 1 where all are of one. actions: see
+    `follow`.
+    """
     table = _table_at(conditions)
     told = now >= table.due
     table.followed += 1
-    for place in range(count):
+    traded = actions & _TRADES != 0
+    for place in range(told_by):
         event = _event_at(events + _EVENT_BYTES * place)
         instrument = np.int64(event.instrument)
         if 0 <= instrument < table.count:
             row = _row_at(table.rows + _ROW_BYTES * instrument)
             if row.any != 0:
                 told = told or row.every != 0 or now >= row.due
-                told = told or (row.trades != 0 and event.action == _TRADE)
+                told = told or (row.trades != 0 and traded and (told_by == 1 or event.action == _TRADE))
                 if row.count != 0 and row.message != table.followed:
                     row.message = table.followed
                     sent = event.exchange_time if event.exchange_time else event.receive_time
                     for board in range(row.count):
                         address = load(row.boards + 8 * board)
                         board_at(address).message = table.followed
-                        meet(address, events, count, sent, now)
+                        meet(address, events, count, actions, sent, now)
                 told = told or _is_due(row, now)
     return told or _any_due(table.accounts, table.accounts_count, now)
 

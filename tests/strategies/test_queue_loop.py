@@ -9,7 +9,7 @@ from samples import examples
 from orderbook.core.jit import called_with
 from orderbook.market.events import EVENT, Action, Side
 from orderbook.strategies.execution.exchange_state import BOARD, ORDER, QUEUES, board_at
-from orderbook.strategies.execution.queue_position import follow
+from orderbook.strategies.execution.queue_position import actions_of, follow
 
 MIDDLE = 1_000
 LARGE = 10**18
@@ -31,7 +31,7 @@ def message(random: np.random.Generator, actions: tuple[Action, ...], lots: int)
 
 @called_with("iii")
 def followed(board: int, events: int, count: int) -> int:
-    return 1 if follow(board_at(board), events, count, 0) else 0
+    return 1 if follow(board_at(board), events, count, actions_of(events, count), 0) else 0
 
 
 class Place:
@@ -103,3 +103,14 @@ def test_places_are_those_of_the_plain_rules(seed: int, queue: str, by_id: bool,
             order.hit = row["hit"] = 0
             row["left"] = order.left
         pairs = [pair for pair in pairs if pair[0].left]
+
+
+def test_actions_of_a_message_are_bits() -> None:
+    """What is no action has a bit of its own, whatever its number is."""
+    events = np.zeros(256, EVENT)
+    events["action"] = np.arange(256)
+    events["volume"] = -1
+    for first, last in ((1, 16), (6, 7), (62, 64), (63, 256), (200, 201), (0, 0)):
+        part = np.ascontiguousarray(events[first:last])
+        expected = sum(1 << number for number in {min(number, 63) for number in range(first, last)})
+        assert actions_of(part.ctypes.data, len(part)) % 2**64 == expected
