@@ -16,8 +16,10 @@ refusal. Work is counted in factors looked at, not in time, so that the same tex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import Union
+from dataclasses import dataclass, fields, replace
+from threading import Lock
+from typing import ClassVar, Self, Union, cast
+from weakref import WeakValueDictionary
 
 # The largest view of the repository's tests takes a thirtieth.
 MOST_STEPS = 200_000
@@ -76,11 +78,30 @@ MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 CONDITIONS = frozenset((*NEGATED, "and", "or", "not", "is_null", "like", "ilike", "is_finite"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Var:
-    """A variable. Parameters of the event at hand have names that start with `@` until printed."""
+    """A variable. Parameters of the event at hand have names that start with `@` until printed.
+
+    Those of one class and name are one object, so that sets of variables compare no names.
+    """
 
     name: str
+
+    _known: ClassVar[WeakValueDictionary[tuple[type["Var"], str], "Var"]] = WeakValueDictionary()
+    _adding: ClassVar[Lock] = Lock()
+
+    def __new__(cls, name: str, *_: object) -> "Self":
+        key = (cls, name)
+        found = cls._known.get(key)
+        if found is None:
+            with cls._adding:
+                found = cls._known.get(key)
+                if found is None:
+                    found = cls._known[key] = object.__new__(cls)
+        return cast("Self", found)
+
+    def __reduce__(self) -> tuple[type["Var"], tuple[object, ...]]:
+        return type(self), tuple(getattr(self, one.name) for one in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +122,11 @@ class Const:
 class _Remembering:
     """Nodes that hold much keep what they were once asked for."""
 
-    __slots__ = ("_bound", "_hash", "_relations", "_size", "_variables")
+    __slots__ = ("_bound", "_hash", "_maps", "_relations", "_size", "_variables")
 
     _bound: "frozenset[Var]"
     _hash: int
+    _maps: frozenset[str]
     _relations: frozenset[str]
     _size: int
     _variables: "frozenset[Var]"
@@ -527,4 +549,15 @@ def map_reads(node: Factor | Term | Poly) -> Iterator[MapRef]:
 
 def maps_read(node: Factor | Term | Poly) -> frozenset[str]:
     """Names of all maps read, at any depth."""
-    return frozenset(read.name for read in map_reads(node))
+    if isinstance(node, Poly):
+        try:
+            return node._maps
+        except AttributeError:
+            found = _NO_NAMES.union(*[maps_read(t) for t in node.terms])
+            object.__setattr__(node, "_maps", found)
+            return found
+    if isinstance(node, tuple):
+        return _NO_NAMES.union(*[maps_read(f) for f in node])
+    if isinstance(node, MapRef):
+        return frozenset((node.name,))
+    return maps_read(node.body) if isinstance(node, NESTED) else _NO_NAMES

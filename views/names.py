@@ -53,14 +53,17 @@ class UniqueNames:
         return name
 
 
+_NO_VARIABLES: frozenset[Var] = frozenset()
+
+
 def bound_in(term: Term) -> frozenset[Var]:
     """The variables that the factors of a term bind."""
-    return frozenset(v for f in term for v in bound_by(f))
+    return _NO_VARIABLES.union(*[bound_by(f) for f in term])
 
 
 def used_outside(term: Term, index: int = -1) -> frozenset[Var]:
     """The variables that factors other than the one at `index` use, bodies of nested ones left out."""
-    return frozenset(v for i, f in enumerate(term) if i != index for v in visible(f))
+    return _NO_VARIABLES.union(*[visible(f) for i, f in enumerate(term) if i != index])
 
 
 def visible(factor: Factor) -> frozenset[Var]:

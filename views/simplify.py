@@ -304,6 +304,8 @@ def unlift(term: Term, keep: frozenset[Var]) -> list[Term] | None:
 
     Not where Q reads a neighbour: what reaches that one reaches the term, where rows of it do not.
     """
+    if not any(isinstance(f, Lift | Neighbour) for f in term):
+        return None
     uses = Counter(v for f in term if not isinstance(f, Lift) for v in variables(f))
     inner = Counter(v for f in term if isinstance(f, Lift) for v in variables(f.body))
     beside = frozenset(v for f in term if isinstance(f, Neighbour) for v in bound_by(f))

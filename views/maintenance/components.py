@@ -4,6 +4,8 @@ What stays outside of maps are factors that are told to, those that use what onl
 mention a value known at run time alone, and values that put rows of several maps together.
 """
 
+from functools import lru_cache
+
 from orderbook.views.calculus import (
     NESTED,
     Apply,
@@ -29,9 +31,10 @@ from orderbook.views.simplify import simplify
 Bound = frozenset[Var]
 
 
+@lru_cache(maxsize=10_000)
 def components_of(
     term: Term, bound: Bound, needed: Bound, apart: str | None, joined: bool
-) -> tuple[list[Term], Term]:
+) -> tuple[tuple[Term, ...], Term]:
     """Splits a term into components that become maps and the factors that stay outside."""
     outside = _forced_outside(term, needed, apart)
     separate = _separators(term, bound, joined)
@@ -42,7 +45,7 @@ def components_of(
             break
         outside |= wrong
         outside |= _dependents(term, outside, needed)
-    components = [tuple(g) for g in groups if any(_binds_rows(f) for f in g)]
+    components = tuple(tuple(g) for g in groups if any(_binds_rows(f) for f in g))
     return components, tuple(f for f in term if not any(f in c for c in components))
 
 

@@ -11,7 +11,7 @@ Where a change reaches one group only, a map keyed by g and v costs one entry ta
 and an index over v answers the comparison.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -324,10 +324,10 @@ class Materialiser:
             return known
         term = self._with_ranked_groups(term, bound, needed)
         bound |= frozenset(v for f in term if isinstance(f, MapRef) for v in bound_by(f))
-        components, outside = components_of(term, bound, needed, None, joined)
-        if len(components) < 2:
-            components, outside = components_of(term, bound, needed, apart, joined)
-        components, outside = _guarded(*self._with_values_compared(components, outside, bound, needed))
+        parts, outside = components_of(term, bound, needed, None, joined)
+        if len(parts) < 2:
+            parts, outside = components_of(term, bound, needed, apart, joined)
+        components, outside = _guarded(*self._with_values_compared(parts, outside, bound, needed))
         factors: list[Factor] = []
         for component in components:
             keys = _keys(component, outside, bound, needed)
@@ -343,19 +343,19 @@ class Materialiser:
         return tuple(factors)
 
     def _with_values_compared(
-        self, components: list[Term], outside: Term, bound: Bound, needed: Bound
-    ) -> tuple[list[Term], Term]:
+        self, components: Sequence[Term], outside: Term, bound: Bound, needed: Bound
+    ) -> tuple[Sequence[Term], Term]:
         """What a component computes to be compared with values from outside is a key in place of its columns.
 
         So an index over the value answers the comparison.
         """
-        components, result = list(components), list(outside)
+        compared, result = list(components), list(outside)
         for place, factor in enumerate(outside):
             if not isinstance(factor, Cmp) or factor.op == "<>":
                 continue
             beside = tuple(f for f in outside if f is not factor and _not_null(f) is None)
             wanted = needed | variable_set(beside)
-            for i, component in enumerate(components):
+            for i, component in enumerate(compared):
                 local = bound_in(component) - bound
                 for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
                     free = local if factor.op == "=" else local - wanted
@@ -365,13 +365,13 @@ class Materialiser:
                         continue
                     value = self._value_of(own, component, bound | needed | variable_set(outside))
                     if value is not None:
-                        components[i] = (*component, value)
+                        compared[i] = (*component, value)
                         sides = (value.var, other) if own is factor.left else (other, value.var)
                         result[place] = Cmp(factor.op, *sides)
-        return components, tuple(result)
+        return compared, tuple(result)
 
     def _at_equal_values(
-        self, maps: list[Factor], components: list[Term], outside: Term
+        self, maps: list[Factor], components: Sequence[Term], outside: Term
     ) -> tuple[list[Factor], Term]:
         """Maps read at what their computed keys must equal, and what is left outside of them."""
         computed = {f.var for c in components for f in c if isinstance(f, Lift) and not relations(f)}
@@ -546,20 +546,20 @@ def _is_computed(scalar: Scalar, component: Term, free: Bound) -> bool:
     )
 
 
-def _guarded(components: list[Term], outside: Term) -> tuple[list[Term], Term]:
+def _guarded(components: Iterable[Term], outside: Term) -> tuple[list[Term], Term]:
     """What says that a variable is not NULL goes where something is computed from it.
 
     NULL is a word like others there, of which arithmetic makes nonsense, and not the same in every runtime.
     """
-    rest: list[Factor] = []
+    found, rest = list(components), list[Factor]()
     for factor in outside:
         guarded = _not_null(factor)
-        users = [i for i, c in enumerate(components) if any(_computes(f, guarded) for f in c)]
+        users = [i for i, c in enumerate(found) if any(_computes(f, guarded) for f in c)]
         for i in users:
-            components[i] = (*components[i], factor)
+            found[i] = (*found[i], factor)
         if not users:
             rest.append(factor)
-    return components, tuple(rest)
+    return found, tuple(rest)
 
 
 def _not_null(factor: Factor) -> Var | None:

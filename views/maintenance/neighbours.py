@@ -165,7 +165,7 @@ def _equal(neighbour: Neighbour, order: tuple[Scalar, ...], *conditions: Factor)
     return simplify(rows, (v for s in around for v in scalar_variables(s)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Beyond(Var):
     """One value of the row that stands `steps` beyond the row of the event, in its partition.
 

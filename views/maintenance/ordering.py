@@ -26,7 +26,7 @@ from orderbook.views.calculus import (
     with_body,
 )
 from orderbook.views.m3 import MapDeclaration, Program, Result, Statement, Trigger
-from orderbook.views.names import UniqueNames
+from orderbook.views.names import UniqueNames, bound_in
 
 
 def ordered_statement(poly: Poly, bound: frozenset[Var]) -> Poly:
@@ -37,15 +37,16 @@ def ordered_statement(poly: Poly, bound: frozenset[Var]) -> Poly:
 def ordered_term(term: Term, bound: frozenset[Var]) -> Term:
     """Raises ValueError where no order binds every variable."""
     known = bound
-    binders = frozenset(v for f in term for v in bound_by(f)) | bound
-    pending = list(term)
+    binders = bound_in(term) | bound
+    pending = [(f, _needs(f, binders)) for f in term]
     result: list[Factor] = []
     while pending:
-        ready = [f for f in pending if _needs(f, binders) <= known]
+        ready = [one for one in pending if one[1] <= known]
         if not ready:
-            raise ValueError(f"unbound variables in {pending}")
-        factor = min(ready, key=lambda f: _rank(f, known))
-        pending.remove(factor)
+            raise ValueError(f"unbound variables in {[f for f, _ in pending]}")
+        first = min(ready, key=lambda one: _rank(one[0], known))
+        pending.remove(first)
+        factor = first[0]
         result.append(_inner_ordered(factor, known))
         known |= bound_by(factor)
     return tuple(result)
