@@ -213,24 +213,6 @@ def mix(typing_context, h, word):
     return types.int64(types.int64, types.int64), generate
 
 
-def _fold(one: int, other: int) -> int:
-    product = (int(one) & MASK64) * (int(other) & MASK64)
-    return signed(product ^ (product >> 64))
-
-
-@primitive(_fold)
-def fold(typing_context, one, other):
-    """fold(one, other) -> int64: the low half of the unsigned 128-bit product xor the high half."""
-
-    def generate(context, builder, signature, arguments):
-        wide = ir.IntType(128)
-        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
-        high = builder.trunc(builder.lshr(product, wide(64)), WORD)
-        return builder.xor(builder.trunc(product, WORD), high)
-
-    return types.int64(types.int64, types.int64), generate
-
-
 def _trailing_zeros(word: int) -> int:
     return (int(word) & -int(word)).bit_length() - 1
 

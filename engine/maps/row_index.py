@@ -13,7 +13,6 @@ are and which columns they are found by are words in memory.
 from orderbook.core.jit import exported, jit
 from orderbook.engine.maps.hash_index import (
     add_to,
-    give_block,
     heap_give,
     heap_take,
     pool_bytes,
@@ -25,11 +24,10 @@ from orderbook.engine.maps.hash_index import (
     resize_directory,
     segment_word,
     set_directory,
-    take_block,
 )
 from orderbook.engine.maps.memory import (
     calloc,
-    fold,
+    fetch,
     high_bits,
     load,
     mix,
@@ -37,6 +35,7 @@ from orderbook.engine.maps.memory import (
     store,
     trailing_zeros,
 )
+from orderbook.engine.maps.row_words import copy_four, product, products_of_four, same_four
 from orderbook.engine.maps.store_layout import (
     ADDRESS,
     ADDRESS_BITS,
@@ -53,9 +52,6 @@ from orderbook.engine.maps.store_layout import (
     SLICES,
 )
 
-# Between the seeds of the columns' hashes.
-STRIDE = 0x5851F42D4C957F2D
-
 # Words of rows, after those of their index.
 WIDTH = SLICES
 FED = SLICES + 1
@@ -67,7 +63,13 @@ EXPIRES = SLICES + 6  # the column of the time at which rows begin to expire, -1
 FRESH = SLICES + 7  # address, words used and capacity of rows that came, where they expire
 FOUND_BY = SLICES + 10  # how many of the columns rows are found by
 SPARE = SLICES + 11  # an entry that was removed, 0: none
-PLACES = SLICES + 12  # the columns, those of the primary key first
+PLACES = SLICES + 12  # the columns, those of the primary key first; then the factor of each in its hash
+
+
+def header_words(width: int) -> int:
+    """Words of an index of rows of so many columns, and of what is said of it."""
+    return PLACES + 2 * width
+
 
 # Words of an entry.
 HASH = 0
@@ -87,7 +89,7 @@ TAG_SHIFT = 15
 SMALLEST_LOG = 1
 FULL_LOG = 6
 # Entries for each group: at most, where a segment shrinks, and at most where two merge.
-MOST, FEWEST, MERGED = 5, 1, 3
+MOST, FEWEST, MERGED = 4, 1, 2
 DEEPEST = 40
 # The lowest and the highest bit of each tag. Where passed entries are counted, and the last count.
 LOWEST_BITS = 0x0001010101010101
@@ -97,29 +99,39 @@ STUCK = 255
 
 
 @jit()
-def hash_of_two(T, row, word):
-    """Of two columns: both halves of their product, and they themselves, lest 0 hide the other."""
-    one = load(row, load(T, PLACES + word)) ^ (SEED + word * STRIDE)
-    other = load(row, load(T, PLACES + word + 1)) ^ (SEED + (word + 1) * STRIDE)
-    return fold(one, other) ^ one ^ other
+def set_factors(T, columns):
+    """Lets rows be found by their first columns."""
+    store(T, FOUND_BY, columns)
+    width = load(T, WIDTH)
+    factors = T + 8 * (PLACES + width)
+    for column in range(width):
+        store(factors, column, 0)
+    for word in range(columns):
+        column = load(T, PLACES + word)
+        store(factors, column, mix(SEED, column) | 1)
 
 
 @jit()
 def hash_of_row(T, row):
-    """63 bits of the columns a row is found by, two by two, so that none waits for another."""
-    columns = load(T, FOUND_BY)
-    digest = 0
+    """63 bits of the columns a row is found by.
+
+    A multilinear function (Lemire and Kaser, Strongly universal string hashing is fast, 2014), whose high and
+    low ends are mixed. Each column has a factor, 0 where rows are not found by it.
+    """
+    width = load(T, WIDTH)
+    factors = T + 8 * (PLACES + width)
+    total = 0
     word = 0
-    # By fours, as straight code: a loop over so few would be made one over vectors, which is slower.
-    while word + 4 <= columns:
-        digest ^= hash_of_two(T, row, word) ^ hash_of_two(T, row, word + 2)
+    while word + 4 <= width:
+        total += products_of_four(factors, row, word)
         word += 4
-    if word + 2 <= columns:
-        digest ^= hash_of_two(T, row, word)
-        word += 2
-    if word < columns:
-        digest ^= mix(SEED + word * STRIDE, load(row, load(T, PLACES + word)))
-    return high_bits(mix(SEED, digest), 1)
+    if word < width:
+        total += product(load(factors, word), load(row, word))
+    if word + 1 < width:
+        total += product(load(factors, word + 1), load(row, word + 1))
+    if word + 2 < width:
+        total += product(load(factors, word + 2), load(row, word + 2))
+    return high_bits(mix(SEED, total), 1)
 
 
 @jit()
@@ -128,9 +140,7 @@ def same_row(entry, row, width):
     own = entry + 8 * ROW
     word = 0
     while word + 4 <= width:
-        differing = (load(own, word) ^ load(row, word)) | (load(own, word + 1) ^ load(row, word + 1))
-        differing |= (load(own, word + 2) ^ load(row, word + 2)) | (load(own, word + 3) ^ load(row, word + 3))
-        if differing != 0:
+        if not same_four(own, row, word):
             return False
         word += 4
     differing = 0
@@ -161,8 +171,7 @@ def copy_row(entry, row, width):
     own = entry + 8 * ROW
     word = 0
     while word + 4 <= width:
-        for one in range(4):
-            store(own, word + one, load(row, word + one))
+        copy_four(own, row, word)
         word += 4
     if word < width:
         store(own, word, load(row, word))
@@ -198,10 +207,9 @@ def group_after(word, group):
     return first + ((group - first + LINE) & ((LINE << (word >> ADDRESS_BITS)) - 1))
 
 
-@jit()
-def find_from(T, row, h, keyed):
-    """The entry of a row with this hash, or 0, and where the index refers to it: an address whose low bits
-    are the place in the group. keyed: the entry with the row's key."""
+@exported
+def rows_search(T, row, h, keyed):
+    """See `find_from`, group by group."""
     width = load(T, WIDTH)
     word = segment_word(T, h)
     home = group_at(word, h)
@@ -212,19 +220,45 @@ def find_from(T, row, h, keyed):
         while found != 0:
             place = trailing_zeros(found) >> 3
             entry = load(group, place) & ADDRESS
-            if same_key(T, entry, row) if keyed else same_row(entry, row, width):
-                return entry, group + place
+            if same_key(T, entry, row) if keyed != 0 else same_row(entry, row, width):
+                return group + place
             found &= found - 1
         if high_bits(tags, PASSED_SHIFT) == 0:
-            return 0, 0
+            return 0
         group = group_after(word, group)
         # All groups may have been passed.
         if group == home:
-            return 0, 0
+            return 0
 
 
 @jit()
-def group_with_room(word, home):
+def find_from(T, row, h, keyed):
+    """Where the index refers to the entry of a row with this hash, or 0: see `entry_at`.
+
+    keyed: not 0: to the entry with the row's key.
+    """
+    group = group_at(segment_word(T, h), h)
+    tags = load(group, TAGS)
+    found = matches(tags, tag_of(h))
+    # Almost always the first group says it, by one tag or none.
+    if found != 0:
+        place = trailing_zeros(found) >> 3
+        if keyed == 0 and same_row(load(group, place) & ADDRESS, row, load(T, WIDTH)):
+            return group + place
+        return rows_search(T, row, h, keyed)
+    if high_bits(tags, PASSED_SHIFT) == 0:
+        return 0
+    return rows_search(T, row, h, keyed)
+
+
+@jit()
+def entry_at(at):
+    """The entry that is referred to from an address of a group with a place in it in its low bits."""
+    return load(at & -LINE, at & TAGS) & ADDRESS
+
+
+@exported
+def rows_pass(word, home):
     """The first group with room for an entry, which counts as passing those before it."""
     group = group_at(word, home)
     while ~load(group, TAGS) & HIGHEST_BITS == 0:
@@ -233,6 +267,27 @@ def group_with_room(word, home):
             store(group, TAGS, tags + (1 << PASSED_SHIFT))
         group = group_after(word, group)
     return group
+
+
+@jit()
+def group_with_room(word, home):
+    """See `rows_pass`."""
+    group = group_at(word, home)
+    if ~load(group, TAGS) & HIGHEST_BITS == 0:
+        return rows_pass(word, home)
+    return group
+
+
+@exported
+def rows_unpass(word, home, last):
+    """Uncounts an entry in group `last` in the groups it has passed."""
+    group = group_at(word, home)
+    while group != last:
+        tags = load(group, TAGS)
+        if high_bits(tags, PASSED_SHIFT) != STUCK:
+            store(group, TAGS, tags - (1 << PASSED_SHIFT))
+        group = group_after(word, group)
+    return 0
 
 
 @jit()
@@ -273,17 +328,25 @@ def drop_segment(T, word):
 @jit()
 def share_out(word, bit, zero, one):
     """Puts all of a segment's entries to one of two, given as directory words, by a bit of their hashes."""
-    group = (word & ADDRESS) + 8 * SEGMENT_WORDS
-    for _ in range(1 << (word >> ADDRESS_BITS)):
+    first = (word & ADDRESS) + 8 * SEGMENT_WORDS
+    groups = 1 << (word >> ADDRESS_BITS)
+    if zero != one:
+        # Entries lie far apart, and each says its hash itself.
+        for number in range(groups * REFERENCES):
+            group = first + LINE * (number // REFERENCES)
+            fetch(load(group, number % REFERENCES) & ADDRESS)
+    for number in range(groups):
+        group = first + LINE * number
         tags = load(group, TAGS)
         for place in range(REFERENCES):
             tag = (tags >> 8 * place) & 255
             if tag != 0:
                 reference = load(group, place)
-                side = one if (load(reference & ADDRESS, HASH) >> bit) & 1 else zero
+                side = zero
+                if zero != one and (load(reference & ADDRESS, HASH) >> bit) & 1:
+                    side = one
                 put(group_with_room(side, reference >> ADDRESS_BITS), reference, tag)
                 add_to(side & ADDRESS, 0, 1)
-        group += LINE
 
 
 @jit()
@@ -401,7 +464,7 @@ def insert_entry(T, row, h, count):
     if entry != 0:
         store(T, SPARE, 0)
     else:
-        entry = take_block(T + 8 * ENTRY_POOL)
+        entry = pool_take(T + 8 * ENTRY_POOL)
     refer(T, h, word, entry)
     store(entry, HASH, h)
     copy_row(entry, row, width)
@@ -410,15 +473,11 @@ def insert_entry(T, row, h, count):
 
 @jit()
 def remove_entry(T, h, at, entry):
-    """Removes an entry of hash `h` that `find_from` found, with where the index refers to it."""
+    """Removes an entry of hash `h`, to which the index refers at `at`."""
     word = segment_word(T, h)
-    group = group_at(word, h)
     own = at & -LINE
-    while group != own:
-        tags = load(group, TAGS)
-        if high_bits(tags, PASSED_SHIFT) != STUCK:
-            store(group, TAGS, tags - (1 << PASSED_SHIFT))
-        group = group_after(word, group)
+    if group_at(word, h) != own:
+        rows_unpass(word, h, own)
     store(own, TAGS, load(own, TAGS) & ~(255 << 8 * (at & TAGS)))
     count = load(word & ADDRESS, 0) - 1
     store(word & ADDRESS, 0, count)
@@ -428,7 +487,7 @@ def remove_entry(T, h, at, entry):
         store(T, SPARE, entry)
         store(entry, ROW + load(T, WIDTH), 0)
     else:
-        give_block(T + 8 * ENTRY_POOL, entry)
+        pool_give(T + 8 * ENTRY_POOL, entry)
     log = word >> ADDRESS_BITS
     if count <= FEWEST << log and log > SMALLEST_LOG:
         rows_shrink(T, h)
@@ -475,7 +534,7 @@ def walk(T, out, drop):
 def rows_open(T, columns):
     """Sets up an empty index of rows that are found by their first columns, in a header that has none."""
     words = ROW + load(T, WIDTH) + 1
-    store(T, FOUND_BY, columns)
+    set_factors(T, columns)
     store(T, ENTRY_WORDS, words)
     pool_open(T + 8 * ENTRY_POOL, words)
     pool_open(T + 8 * SEGMENT_POOL, SEGMENT_WORDS + (REFERENCES + 1 << FULL_LOG))
@@ -503,7 +562,7 @@ def rows_find_by(T, columns):
     walk(T, entries, True)
     pool_clear(T + 8 * SEGMENT_POOL)
     begin(T)
-    store(T, FOUND_BY, columns)
+    set_factors(T, columns)
     for number in range(size):
         entry = load(entries, number)
         h = hash_of_row(T, entry + 8 * ROW)

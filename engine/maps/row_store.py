@@ -35,6 +35,7 @@ from orderbook.engine.maps.row_index import (
     TAGS,
     TOTAL,
     WIDTH,
+    entry_at,
     find_from,
     group_at,
     hash_of_row,
@@ -47,7 +48,7 @@ from orderbook.engine.maps.row_index import (
     rows_open,
     tag_of,
 )
-from orderbook.engine.maps.store_layout import ADDRESS
+from orderbook.engine.maps.store_layout import ADDRESS, ENTRY_WORDS, SIZE
 
 _ENDS = END_OF_EVENT | END_OF_MESSAGE
 # Words of a block of relations.
@@ -67,6 +68,8 @@ RELATIONS = HASHES + AHEAD  # of each PER_RELATION words: what is done with its 
 PER_RELATION = 2
 MODES = 0
 ROWS = 1
+# Words that a core's own caches hold among others: entries that take no more are not fetched ahead.
+NEAR_WORDS = 2**15
 # What is done with changes.
 LOOK, PASS, COUNT, COUNT_BELIEVED = range(4)
 
@@ -107,12 +110,13 @@ def release_list(held):
 
 
 @jit()
-def recount(T, entry, at, row, h, amount):
-    """Adds to the count of a row, whose entry, referred to at `at`, is 0 where it is not there."""
+def recount(T, at, row, h, amount):
+    """Adds to the count of a row, whose index refers to it at `at`, 0: it is not there."""
     total = load(T, TOTAL) + amount
-    if entry == 0:
+    if at == 0:
         insert_entry(T, row, h, amount)
     else:
+        entry = entry_at(at)
         count = load(entry, ROW + load(T, WIDTH)) + amount
         if count == 0:
             remove_entry(T, h, at, entry)
@@ -125,15 +129,15 @@ def recount(T, entry, at, row, h, amount):
 def add_row(T, row, amount):
     """Adds `amount`, not 0, to the count of the row at an address."""
     h = hash_of_row(T, row)
-    entry, at = find_from(T, row, h, False)
-    recount(T, entry, at, row, h, amount)
+    recount(T, find_from(T, row, h, 0), row, h, amount)
     return 0
 
 
 @jit()
 def find(T, row):
     """The entry of a row, or 0."""
-    return find_from(T, row, hash_of_row(T, row), False)[0]
+    at = find_from(T, row, hash_of_row(T, row), 0)
+    return entry_at(at) if at != 0 else 0
 
 
 @exported
@@ -171,6 +175,15 @@ def feed(R, relation, how):
     store(own, MODES, modes(R, T, 1 if relation == load(R, CLOCK_RELATION) else 0))
 
 
+@exported
+def note_fresh(T, row):
+    """Notes a row that came and will expire."""
+    if load(row, load(T, EXPIRES)) != NULL_CODE:
+        width = load(T, WIDTH)
+        memory_move(room(T + 8 * FRESH, width), row, 8 * width)
+    return 0
+
+
 @jit()
 def counted(T, row, h, how):
     """Counts a row that comes or, with bit 0 of `how`, goes; gives the reason why it cannot.
@@ -178,20 +191,18 @@ def counted(T, row, h, how):
     With bit 1 it is believed.
     """
     delete = how & 1 != 0
-    entry, at = find_from(T, row, h, not delete and load(T, FOUND_BY) != load(T, WIDTH))
+    at = find_from(T, row, h, 1 if not delete and load(T, FOUND_BY) != load(T, WIDTH) else 0)
     if how & 2 == 0:
         if delete:
-            if entry == 0:
+            if at == 0:
                 return NOT_THERE
-        elif entry != 0 and load(T, KEY_COLUMNS) != 0:
+        elif at != 0 and load(T, KEY_COLUMNS) != 0:
             return DUPLICATE
         elif load(T, TOTAL) >= load(T, MAX_ROWS):
             return TOO_MANY
-    recount(T, entry, at, row, h, -1 if delete else 1)
-    column = load(T, EXPIRES)
-    if column >= 0 and not delete and load(row, column) != NULL_CODE:
-        width = load(T, WIDTH)
-        memory_move(room(T + 8 * FRESH, width), row, 8 * width)
+    recount(T, at, row, h, -1 if delete else 1)
+    if load(T, EXPIRES) >= 0 and not delete:
+        note_fresh(T, row)
     return 0
 
 
@@ -335,14 +346,17 @@ def count_held(R, start, end):
     """Counts changes that are noted in HELD. Where one cannot be, its event is the first that is left."""
     stride = load(R, ROWS_AT + 1)
     row = load(R, ROWS_AT) + start * stride
+    # The words of the largest relation's entries: few are near already.
+    large = 0
     for i in range(end - start):
         T = load(R, HELD + i) & -4
         if T != 0:
+            large = max(large, load(T, SIZE) * load(T, ENTRY_WORDS))
             h = hash_of_row(T, row)
             store(R, HASHES + i, h)
             fetch(group_at(segment_word(T, h), h))
         row += stride
-    for i in range(end - start):
+    for i in range(end - start if large > NEAR_WORDS else 0):
         T = load(R, HELD + i) & -4
         if T != 0:
             h = load(R, HASHES + i)

@@ -33,6 +33,7 @@ from orderbook.engine.maps.row_index import (
     ROW,
     TOTAL,
     WIDTH,
+    header_words,
 )
 from orderbook.engine.maps.row_store import (
     CHECKS,
@@ -315,7 +316,7 @@ class _Rows:
         self.expiring = relation.retain is not None
         self._relation, self.width = relation, len(names)
         self._span = relation.retain or 0
-        self.words = words = Block(PLACES + len(names))
+        self.words = words = Block(header_words(len(names)))
         words[WIDTH], words[KEY_COLUMNS] = len(names), len(keys)
         words[MAX_ROWS] = min(relation.max_rows, INT64_MAX)
         words[KEEPS] = keep or self.expiring
@@ -501,7 +502,7 @@ class RowsCopy:
 def apart_from(parts: Sequence[NDArray[np.int64]], keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """The rows of int64[n, width] parts that do not begin as one of int64[m, k] keys, m distinct ones."""
     width = keys.shape[1]
-    words = Block(PLACES + width)
+    words = Block(header_words(width))
     words[WIDTH] = width
     for place in range(width):
         words[PLACES + place] = place

@@ -15,10 +15,22 @@ import orderbook
 from orderbook.core.changes import END_OF_EVENT, ChangeBatch, Dictionary
 from orderbook.core.jit import jit
 from orderbook.engine.maps import row_index, row_store
-from orderbook.engine.maps.memory import Block, _load, load
-from orderbook.engine.maps.row_index import FOUND_BY, FULL_LOG, PLACES, ROW, WIDTH, find_from
+from orderbook.engine.maps.memory import Block, _load, _mix, load
+from orderbook.engine.maps.row_index import (
+    FOUND_BY,
+    FULL_LOG,
+    PASSED_SHIFT,
+    PLACES,
+    ROW,
+    SEGMENT_WORDS,
+    TAGS,
+    WIDTH,
+    entry_at,
+    find_from,
+    header_words,
+)
 from orderbook.engine.maps.row_store import recount
-from orderbook.engine.maps.store_layout import ADDRESS_BITS, DIRECTORY, SIZE
+from orderbook.engine.maps.store_layout import ADDRESS, ADDRESS_BITS, DIRECTORY, SEED, SIZE
 from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.engine.runtime.store_entries import copied
 from orderbook.views.types import Relation
@@ -30,27 +42,24 @@ Row = tuple[int, ...]
 @jit()
 def add_under(T, row, h, amount):  # type: ignore[no-untyped-def]
     """Adds to the count of a row as if it had this hash."""
-    entry, at = find_from(T, row, h, False)
-    recount(T, entry, at, row, h, amount)
+    recount(T, find_from(T, row, h, 0), row, h, amount)
 
 
 @jit()
 def count_under(T, row, h):  # type: ignore[no-untyped-def]
     """The count of a row as if it had this hash."""
-    entry, _ = find_from(T, row, h, False)
-    return _count(T, entry)
+    return _count(T, find_from(T, row, h, 0))
 
 
 @jit()
 def count_of_key(T, row, h):  # type: ignore[no-untyped-def]
     """The count of the row that agrees in the columns rows are found by."""
-    entry, _ = find_from(T, row, h, True)
-    return _count(T, entry)
+    return _count(T, find_from(T, row, h, 1))
 
 
 @jit()
-def _count(T, entry):  # type: ignore[no-untyped-def]
-    return load(entry, ROW + load(T, WIDTH)) if entry != 0 else 0
+def _count(T, at):  # type: ignore[no-untyped-def]
+    return load(entry_at(at), ROW + load(T, WIDTH)) if at != 0 else 0
 
 
 @jit()
@@ -67,7 +76,7 @@ class Index:
     """Rows in an index of their own; a row's hash is what `hashes` says, else its own."""
 
     def __init__(self, width: int, hashes: dict[Row, int] | None = None) -> None:
-        self.words = Block(PLACES + width)
+        self.words = Block(header_words(width))
         self.words[WIDTH] = width
         for place in range(width):
             self.words[PLACES + place] = place
@@ -99,6 +108,12 @@ class Index:
         return int(row_store.rows_bytes(self.address))
 
     @property
+    def tags(self) -> list[int]:
+        """The words of tags of all groups of the segment of hash 0, with how many entries passed each."""
+        first = (_load(_load(self.address, DIRECTORY), 0) & ADDRESS) // 8 + SEGMENT_WORDS
+        return [_load(8 * (first + 8 * group), TAGS) for group in range(1 << self.groups)]
+
+    @property
     def groups(self) -> int:
         """Of the segment of hash 0, as a power of two."""
         return _load(_load(self.address, DIRECTORY), 0) >> ADDRESS_BITS
@@ -110,16 +125,23 @@ class Index:
 
 # Of 63 bits: places in a segment that meet, the last group, equal tags at other groups, other segments.
 HASHES = st.sampled_from([0, 0, 0, 1, 63, 62, 1 << 15, 63 | 1 << 15, 1 << 62, 1 << 62 | 63, 2**63 - 1])
+INT64 = st.integers(-(2**63), 2**63 - 1)
 AMOUNTS = st.sampled_from([1, 1, 1, -1, -1, 2, -2])
 
 
 @examples(EXAMPLES)
 @given(
-    st.lists(HASHES, min_size=40, max_size=40), st.lists(st.tuples(st.integers(0, 39), AMOUNTS), max_size=300)
+    st.lists(HASHES, min_size=40, max_size=40),
+    st.lists(st.tuples(st.integers(0, 39), AMOUNTS), max_size=300),
+    st.integers(1, 9).flatmap(lambda width: st.tuples(st.just(width), st.integers(0, width - 1))),
 )
-def test_rows_of_few_hashes_match_a_counter(hashes: list[int], steps: list[tuple[int, int]]) -> None:
-    rows: list[Row] = [(number, -number) for number in range(40)]
-    index, model = Index(2, dict(zip(rows, hashes, strict=True))), Counter[Row]()
+def test_rows_of_few_hashes_match_a_counter(
+    hashes: list[int], steps: list[tuple[int, int]], place: tuple[int, int]
+) -> None:
+    """Rows that differ in one column, whichever."""
+    width, column = place
+    rows: list[Row] = [(*[7] * column, number, *[7] * (width - 1 - column)) for number in range(40)]
+    index, model = Index(width, dict(zip(rows, hashes, strict=True))), Counter[Row]()
     for number, amount in steps:
         index.add(rows[number], amount)
         model[rows[number]] += amount
@@ -140,6 +162,19 @@ def test_rows_of_any_width_match_a_counter(width: int, data: st.DataObject) -> N
         model[row] += amount
         assert index.standing() == {row: count for row, count in model.items() if count}
         assert [index.count(row) for row in rows] == [model[row] for row in rows]
+    index.close()
+
+
+@pytest.mark.parametrize("order", [range(8), range(7, -1, -1), [3, 7, 0, 1, 6, 2, 5, 4]])
+def test_deletes_leave_no_marks_in_the_groups_that_an_entry_passed(order: list[int]) -> None:
+    rows: list[Row] = [(number,) for number in range(8)]
+    index = Index(1, dict.fromkeys(rows, 0))
+    for row in rows:
+        index.add(row, 1)
+    assert index.tags[0] >> PASSED_SHIFT == 1
+    for number in order:
+        index.add(rows[number], -1)
+    assert index.standing() == {} and not any(index.tags)
     index.close()
 
 
@@ -208,6 +243,15 @@ def test_rows_that_come_and_go_leave_memory_flat() -> None:
         index.add((number - alive,), -1)
     assert set(index.standing()) == {(number,) for number in range(9 * alive, 10 * alive)}
     assert index.bytes <= 1.25 * early
+    index.close()
+
+
+@given(st.integers(1, 11).flatmap(lambda width: st.lists(INT64, min_size=width, max_size=width)))
+def test_a_hash_is_the_sum_of_products_with_odd_factors(row: list[int]) -> None:
+    index = Index(len(row))
+    words = [word % 2**64 for word in row]
+    total = sum((word ^ word >> 32) * (_mix(SEED, column) | 1) for column, word in enumerate(words))
+    assert index.row(tuple(row))[1] == _mix(SEED, total) % 2**64 >> 1
     index.close()
 
 
