@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 from first_week import UNITS, plain
@@ -58,8 +59,13 @@ def parameters(name: str, given: Mapping[str, Parameter]) -> dict[str, Parameter
 
 
 def compiled(name: str, given: Mapping[str, Parameter] = SMALL) -> CompiledProgram:
-    """The program of a view that ships."""
-    return compile_views(name, parameters(name, given))
+    """The program of a view that ships, compiled once."""
+    return _compiled(name, tuple(parameters(name, given).items()))
+
+
+@cache
+def _compiled(name: str, values: tuple[tuple[str, Parameter], ...]) -> CompiledProgram:
+    return compile_views(name, dict(values))
 
 
 def oracle(name: str, given: Mapping[str, Parameter] = SMALL) -> Oracle:

@@ -10,7 +10,7 @@ from orderbook.core.errors import SqlError
 from orderbook.engine.plan.describe import Cost, plan_text, statement_cost
 from orderbook.engine.plan.planner import plan
 
-LENGTH = 26
+LENGTH = 18
 PARTS = 2
 # What else costs more: rows that join, groups and partitions of computed keys, chains of filtered rows.
 LOGARITHMIC = (
