@@ -8,6 +8,7 @@ Objects".
 
 import ctypes
 import hashlib
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from numba import types
 from numba.core import config
 
 from orderbook.core.code_cache import Entry
-from orderbook.core.generated_code import code_folder
+from orderbook.core.generated_code import code_folder, is_published
 from orderbook.core.native import NativeModule
 from orderbook.core.native_types import SLOT_BASE, Hole, Slot, hole_symbol
 from orderbook.core.step_times import step_times
@@ -190,6 +191,9 @@ def _code(
             counts.read += 1
             name, _, code = kept.partition(b"\n")
             return code, _KINDS[name.decode()]
+    if not counts.made and not is_published(function.__code__.co_filename) and sys.stderr.isatty():
+        # Books, orders and feeds take ten seconds and more, before a command can say anything.
+        print(f"first start: compiling, once, what is then kept in {code_folder().path}", file=sys.stderr)
     counts.made += 1
     module = NativeModule(methods, form.holes if form else ())
     with step_times.step("types and LLVM"):

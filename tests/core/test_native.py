@@ -1,7 +1,12 @@
 """Functions compiled by `native` give what Python gives where 64 bits hold it, beyond what numba gives."""
 
 import math
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -11,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit, types, uint64
 from numba.core import config
+from paths import PROJECT
 from samples import examples
 
 from orderbook.core.native import NativeModule
@@ -233,3 +239,22 @@ def itself(a, b):
 def test_what_is_not_compiled_says_so(function: FunctionType) -> None:
     with pytest.raises(NativeError):
         NativeModule().add(function, "function", [types.int64, types.int64])
+
+
+def test_a_terminal_is_told_of_the_first_start(tmp_path: Path) -> None:
+    """And of no other; nor is what is no terminal."""
+    environment = {**os.environ, "ORDERBOOK_CACHE": str(tmp_path), "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-c", "import orderbook.engine.maps.hash_index"]
+    said = []
+    for _ in range(2):
+        own, terminal = pty.openpty()
+        with open(own, "rb", buffering=0) as read:
+            subprocess.run(command, env=environment, stderr=terminal, check=True)
+            # So that there is something to read.
+            os.write(terminal, b"end")
+            os.close(terminal)
+            said.append(read.read(1000).decode())
+    assert "first start: compiling, once, what is then kept in" in said[0] and str(tmp_path) in said[0]
+    assert said[1] == "end"
+    elsewhere = {**environment, "ORDERBOOK_CACHE": str(tmp_path / "elsewhere")}
+    assert not subprocess.run(command, env=elsewhere, capture_output=True, check=True).stderr
