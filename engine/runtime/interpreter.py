@@ -60,13 +60,11 @@ def scalar_value(scalar: Scalar, environment: Mapping[Var, Word], dictionary: Di
 
     Of `if` only the branch that is taken is evaluated.
     """
+    if isinstance(scalar, Var):
+        return environment[scalar]
+    if isinstance(scalar, Const):
+        return dictionary.encode(scalar.value) if isinstance(scalar.value, str) else scalar.value
     match scalar:
-        case Var():
-            return environment[scalar]
-        case Const(str() as text):
-            return dictionary.encode(text)
-        case Const(int() | float() | None as value):
-            return value
         case Apply("if", (condition, then, otherwise)):
             chosen = then if scalar_value(condition, environment, dictionary) else otherwise
             return scalar_value(chosen, environment, dictionary)
@@ -228,7 +226,8 @@ class Interpreter:
             case Val(scalar):
                 yield environment, self._scalar(scalar, environment) or 0
             case Cmp(op, left, right):
-                yield environment, self._scalar(Apply(op, (left, right)), environment) or 0
+                sides = [self._scalar(left, environment), self._scalar(right, environment)]
+                yield environment, evaluate(op, sides, self._dictionary) or 0
             case Lift(variable, body):
                 value = self._lifted(body, environment)
                 if variable in environment:
