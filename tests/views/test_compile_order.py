@@ -1,15 +1,21 @@
 """A program is the same text in every process: nothing iterates a set in the order of its hashes."""
 
+import copy
+import gc
 import hashlib
 import os
+import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from fuzz import compiled_entry
 from paths import PROJECT, SUPPORT
 from views_catalogue import CATALOGUE
 
 import orderbook
+from orderbook.views.calculus import ZERO, Var
+from orderbook.views.maintenance.neighbours import Beyond
 
 SCRIPT = """
 import hashlib
@@ -43,3 +49,19 @@ def test_programs_do_not_depend_on_the_order_of_hashes() -> None:
     there = dict(line.split() for line in told.splitlines())
     assert not {name for name in here | there if here.get(name) != there.get(name)}
     assert len(here) > 100
+
+
+def test_a_variable_is_one_object_by_class_and_name() -> None:
+    """In any number of threads, copied, and read from a pickle; what is not used any more is forgotten."""
+    with ThreadPoolExecutor(8) as executor:
+        made = list(executor.map(lambda number: Var(f"only here {number % 50}"), range(2000)))
+    assert len({id(variable) for variable in made}) == 50
+    assert all(pickle.loads(pickle.dumps(v)) is v and copy.deepcopy(v) is v for v in made[:50])
+    beyond = Beyond("only here 0", ((), ZERO), (0,), (True,), (Var("only here 1"),), (), 1, 0)
+    assert beyond is not made[0] and beyond != made[0] and made[0] != beyond
+    assert pickle.loads(pickle.dumps(beyond)) is beyond and beyond.steps == 1
+    assert Var("only here 0") == made[0] != made[1] and hash(Var("only here 0")) == hash(made[0])
+    known = len(Var._known)
+    del made
+    gc.collect()
+    assert len(Var._known) <= known - 48
