@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE, ChangeBatch
-from orderbook.core.jit import called_with, jit
+from orderbook.core.jit import called_with, exported, jit
 from orderbook.core.latency import COUNT, MAXIMUM, STEPS, LatencyHistogram
 from orderbook.engine.generate.state_layout import UNCOUNTED
 from orderbook.engine.generate.support import run_columns
@@ -208,9 +208,10 @@ def _refresh(loop: Record, context: Record) -> bool:
     return True
 
 
-@jit()
-def _run(loop: Record) -> int:
-    """Applies messages; why it comes back."""
+@exported
+def _run(loop_at: int) -> int:
+    """Applies messages; why it comes back. Compiled once, for all that call it."""
+    loop = _loop_at(loop_at)
     context = _context_at(loop.books)
     while loop.phase != BETWEEN or loop.place < loop.count:
         if loop.phase == BETWEEN:
@@ -250,12 +251,13 @@ def _run(loop: Record) -> int:
 
 
 @jit()
-def _run_alone(loop: Record) -> int:
+def _run_alone(loop_at: int) -> int:
     """Runs the loop, without the interpreter lock where that takes long."""
+    loop = _loop_at(loop_at)
     if loop.count - loop.place < _LONG:
-        return _run(loop)
+        return _run(loop_at)
     thread = save_thread()
-    why = _run(loop)
+    why = _run(loop_at)
     restore_thread(thread)
     return why
 
@@ -286,12 +288,12 @@ def _begin_events(
     if state == 0:
         return DONE
     loop.state = state
-    return _run_alone(loop)
+    return _run_alone(loop_at)
 
 
 @called_with("i")
 def _run_messages(loop_at: int) -> int:
-    return _run_alone(_loop_at(loop_at))
+    return _run_alone(loop_at)
 
 
 _TYPES = array_types(EVENT)
