@@ -17,6 +17,7 @@ from .rows import rows
 from .slopes import slopes
 from .start import start
 from .strategies import strategies
+from .surveillance import surveillance
 from .threads import threads
 from .vwap import many_symbols, one_symbol
 
@@ -45,6 +46,7 @@ SECTIONS = {
     "itch": itch,
     "threads": threads,
     "strategies": strategies,
+    "surveillance": surveillance,
     "maps": maps,
 }
 # Compiles more than it measures.

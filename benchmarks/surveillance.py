@@ -1,0 +1,88 @@
+"""What the detectors of views/surveillance find in a recorded day without known abuse, and cost an event."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from orderbook.feeds.merge import Merger
+from orderbook.feeds.source_kinds import open_source
+from orderbook.market.events import Action, Events
+from orderbook.market.instruments import Instruments
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.compilation import compile_views
+from orderbook.views.library import shipped_views
+from orderbook.views.program import CompiledProgram
+
+from .measure import CONSOLE, Case, Options, Stopwatch, interleaved, same, spread, table
+
+_DATA = Path(os.environ.get("ORDERBOOK_DATA", Path(__file__).parents[2] / "shared" / "data"))
+# NASDAQ's AMZN, a whole day, whose orders have ids.
+_RECORDING = "lobster/AMZN*message*"
+_BOOKS = "CREATE VIEW books AS SELECT venue, symbol, COUNT(*) AS n FROM book_states GROUP BY venue, symbol"
+_ALONE, _TOGETHER = "books alone", "all together"
+
+
+def surveillance(options: Options) -> None:
+    """Alerts an hour of each detector with its defaults; CPU ns an event of each by itself, and of all."""
+    found = sorted(_DATA.glob(_RECORDING))
+    if not found:
+        CONSOLE.print(f"no recording {_RECORDING} in {_DATA}: nothing measured\n")
+        return
+    events, instruments = _recorded(found[0], 20_000 if options.quick else None)
+    names = [name for name in shipped_views() if name.startswith("surveillance/")]
+    programs = {_ALONE: compile_views(_BOOKS)} | {name: compile_views(name) for name in names}
+    programs[_TOGETHER] = compile_views(names)
+    rows: dict[str, int] = {}
+    cases = [
+        Case(name, len(events), partial(_run, name, program, events, instruments, rows))
+        for name, program in programs.items()
+    ]
+    figures = interleaved(cases, options.runs)
+    times = events["exchange_time"][events["action"] != Action.STATE]
+    hours = float(times.max() - times.min()) / 3.6e12
+    base = figures[_ALONE].median
+    table(
+        f"Detectors on a day of AMZN, {len(events):,} events in {hours:.1f} h; CPU ns an event with books",
+        ("view", "alerts", "an hour", "median", "min", "max", "without books"),
+        [
+            (
+                name,
+                *((str(rows[name]), f"{rows[name] / hours:.1f}") if name in rows else ("", "")),
+                *spread(figures[name]),
+                "" if name == _ALONE else f"{figures[name].median - base:.1f}",
+            )
+            for name in programs
+        ],
+    )
+
+
+def _recorded(file: Path, most: int | None) -> tuple[Events, Instruments]:
+    """The events of a recording, the first `most` of them in whole messages."""
+    merger = Merger([open_source(str(file))])
+    found: list[Events] = []
+    for item in merger:
+        if isinstance(item, np.ndarray):
+            found.append(item)
+            if most is not None and sum(map(len, found)) >= most:
+                break
+    return np.concatenate(found), merger.instruments
+
+
+def _run(
+    name: str,
+    program: CompiledProgram,
+    events: Events,
+    instruments: Instruments,
+    rows: dict[str, int],
+    watch: Stopwatch,
+) -> None:
+    """One pass over all events with books and views that are empty."""
+    pipeline = Pipeline(GatedEngine(program, "numba"), instruments)
+    pipeline.warm_up()
+    watch.time("all", pipeline.apply, events.copy())
+    if name not in (_ALONE, _TOGETHER):
+        count = len(pipeline.engine[name.rpartition("/")[2]])
+        same(f"rows of {name} in two runs", count, rows.setdefault(name, count))
