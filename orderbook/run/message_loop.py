@@ -21,7 +21,7 @@ from orderbook.engine.generate.state_layout import UNCOUNTED
 from orderbook.engine.generate.support import run_columns
 from orderbook.engine.maps.batch_arrays import array_types, describe_records
 from orderbook.engine.maps.memory import load_short, read_clock, restore_thread, save_thread
-from orderbook.market.block_memory import Record, load, record_at, store
+from orderbook.market.block_memory import Record, fetch_line, load, record_at, store
 from orderbook.market.book_loop import apply_range
 from orderbook.market.book_relations import BookRelations
 from orderbook.market.book_state import CONTEXT
@@ -89,6 +89,8 @@ DONE, OPEN, STATES, WOKEN, ROOM, OUTSIDE, STOPPED, ENDED, ASKED = range(9)
 _LAST = int(Flag.LAST)
 _TOLD_APART = 1 << Action.STATE | 1 << Action.INSTRUMENT
 _EVENT_BYTES = EVENT.itemsize
+# So far ahead events are fetched, each of which is a line of the cache that nothing has read before.
+_LEAD_BYTES = 24 * _EVENT_BYTES
 _MONOTONIC = int(time.CLOCK_MONOTONIC)
 # Calls of the loop after which Python is told what compiled methods did there, at least.
 _MOST_DEFERRED = 64
@@ -114,6 +116,7 @@ def _begin(loop: Record) -> int:
     actions, mixed, whole = 0, False, False
     while place < count and not whole:
         event = _event_at(at)
+        fetch_line(at + _LEAD_BYTES)
         actions |= action_bit(event.action)
         mixed = mixed or event.instrument != instrument
         whole = event.flags & _LAST != 0
