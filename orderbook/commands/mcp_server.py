@@ -119,7 +119,8 @@ def serve_mcp(url: str, token: str, port: int | None) -> None:
     except ImportError:
         raise UserError("mcp needs its library: pip install 'orderbook[mcp]'") from None
     socket_address(url, token)
-    server = MCPServer("orderbook", instructions=_INSTRUCTIONS, log_level="WARNING")
+    # What clients send wrongly is answered, not logged line by line.
+    server = MCPServer("orderbook", instructions=_INSTRUCTIONS, log_level="ERROR")
     tools = RunTools(url, token)
     hints = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
 
