@@ -5,6 +5,7 @@ import typer
 from .as_written import as_written
 from .bench_maps import bench_hashed, bench_ordered
 from .calls import one_event
+from .doors import doors
 from .feeds import feeds
 from .finance import finance
 from .first_week import first_week
@@ -47,6 +48,7 @@ SECTIONS = {
     "threads": threads,
     "strategies": strategies,
     "surveillance": surveillance,
+    "doors": doors,
     "maps": maps,
 }
 # Compiles more than it measures.

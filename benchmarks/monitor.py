@@ -105,8 +105,8 @@ class Run:
     async def going(self, first: Sequence[np.ndarray]) -> AsyncIterator[None]:
         """Run meanwhile, from the books' snapshots in the first part on; nothing is published."""
         live = self._live
-        with self._monitor.serving(live) as (self._server, self._publisher), settled():
-            self.url = f"{self._server.url.replace('http', 'ws', 1)}ws"
+        with self._monitor.serving(live) as (self.server, self._publisher), settled():
+            self.url = f"{self.server.url.replace('http', 'ws', 1)}ws"
             self._noted = live.watch_items(None)
             live.start()
             parts = (live.follow_all(), live.promise(), live.consume(), keep_clear())
@@ -142,12 +142,25 @@ class Run:
         while pipeline.events < begin:
             await asyncio.sleep(0)
         begun, monitor = pipeline.events, -share.spent
-        server, own, start = -_cpu_of(self._server.pid), -time.thread_time(), time.perf_counter()
+        server, own, start = -_cpu_of(self.server.pid), -time.thread_time(), time.perf_counter()
         while pipeline.events < end:
             await asyncio.sleep(0)
         seconds = time.perf_counter() - start
         own += time.thread_time()
-        return Part(end - begun, seconds, own, monitor + share.spent, server + _cpu_of(self._server.pid))
+        return Part(end - begun, seconds, own, monitor + share.spent, server + _cpu_of(self.server.pid))
+
+    async def latencies(self, batches: Sequence[np.ndarray], pace: float) -> list[float]:
+        """Seconds from handing over each batch until its events are applied; `pace` between two of them."""
+        pipeline, taken, due = self._pipeline, list[float](), time.perf_counter()
+        for batch in batches:
+            while time.perf_counter() < due:
+                await asyncio.sleep(0)
+            due, end, start = due + pace, pipeline.events + len(batch), time.perf_counter()
+            self._feed.parts.put_nowait((batch,))
+            while pipeline.events < end:
+                await asyncio.sleep(0)
+            taken.append(time.perf_counter() - start)
+        return taken
 
 
 def main(pairs: int = 20, events: int = 1_500_000, clients: int = 10, seed: int = 1) -> None:
