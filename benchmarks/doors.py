@@ -70,7 +70,6 @@ async def _hostile(options: Options) -> None:
                 "postgres": run.server.postgres_url or "",
                 "flight": run.server.flight_url or "",
                 "mcp": mcp,
-                "websocket": run.url,
             }
             rows = []
             for door, url in urls.items():

@@ -21,8 +21,6 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from pyarrow import ArrowException, flight
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
-from websockets.sync.client import connect
 
 from orderbook.core.processors import give_way
 
@@ -190,43 +188,6 @@ class Flight(Client):
         return "given up"
 
 
-class Websocket(Client):
-    """Of the page's websocket."""
-
-    def honest(self) -> None:
-        with connect(self.url, max_size=None) as client:
-            client.send(json.dumps({"id": 1, "op": "sql", "sql": _VIEW}))
-            _answer(json.loads(client.recv(_PATIENCE)))
-
-    def never_reads(self) -> str:
-        with connect(self.url, max_queue=1, close_timeout=0.1) as client:
-            for number in count():
-                client.send(json.dumps({"id": number, "op": "sql", "sql": _VIEW}))
-        return ""
-
-    def largest(self) -> str:
-        with connect(self.url, max_size=None, close_timeout=0.1) as client:
-            for number in count():
-                client.send(json.dumps({"id": number, "op": "sql", "sql": self.costly()}))
-                client.recv(_PATIENCE)
-        return ""
-
-    def stalled(self) -> str:
-        with connect(self.url, max_queue=1, close_timeout=0.1) as client:
-            client.send(json.dumps({"id": 0, "op": "follow", "view": "depth"}))
-            for number in range(1, 60):
-                topic = {"op": "subscribe", "topic": "view", "view": "depth", "limit": number}
-                client.send(json.dumps({"id": number, **topic}))
-            while True:
-                time.sleep(1)
-                client.ping()
-
-
-def _answer(told: Mapping[str, Any]) -> None:
-    if "error" in told:
-        raise ConnectionError(told["error"])
-
-
 class Mcp(Client):
     """Of the Model Context Protocol, over HTTP."""
 
@@ -299,9 +260,7 @@ class Mcp(Client):
         return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-DOORS: Mapping[str, type[Client]] = {
-    "postgres": Postgres, "flight": Flight, "mcp": Mcp, "websocket": Websocket,
-}  # fmt: skip
+DOORS: Mapping[str, type[Client]] = {"postgres": Postgres, "flight": Flight, "mcp": Mcp}
 
 
 def main(door: str, url: str, clients: int) -> None:
@@ -332,7 +291,7 @@ def _attack(kind: str, attack: Callable[[], str], ended: Counter[str]) -> None:
     while True:
         try:
             how = attack()
-        except (OSError, ArrowException, ConnectionClosed, InvalidHandshake) as error:
+        except (OSError, ArrowException) as error:
             how = type(error).__name__
         ended[f"{kind}: {how}"] += 1
         # As fast as a single attacker's connections go, without being a mere flood of them.

@@ -512,18 +512,27 @@ def substitute(poly: Poly, by: Mapping[Var, Scalar]) -> Poly:
 
 def relations(node: Factor | Term | Poly) -> frozenset[str]:
     """Names of all relations read, at any depth."""
+    return _names_read(node, Rel, "_relations")
+
+
+def maps_read(node: Factor | Term | Poly) -> frozenset[str]:
+    """Names of all maps read, at any depth."""
+    return _names_read(node, MapRef, "_maps")
+
+
+def _names_read(node: Factor | Term | Poly, kind: type[Rel | MapRef], slot: str) -> frozenset[str]:
+    """Names of what is read of a kind; a polynomial keeps them in a slot."""
     if isinstance(node, Poly):
-        try:
-            return node._relations
-        except AttributeError:
-            found = _NO_NAMES.union(*[relations(t) for t in node.terms])
-            object.__setattr__(node, "_relations", found)
-            return found
+        found: frozenset[str] | None = getattr(node, slot, None)
+        if found is None:
+            found = _NO_NAMES.union(*[_names_read(t, kind, slot) for t in node.terms])
+            object.__setattr__(node, slot, found)
+        return found
     if isinstance(node, tuple):
-        return _NO_NAMES.union(*[relations(f) for f in node])
-    if isinstance(node, Rel):
-        return frozenset((node.name,))
-    return relations(node.body) if isinstance(node, NESTED) else _NO_NAMES
+        return _NO_NAMES.union(*[_names_read(f, kind, slot) for f in node])
+    if isinstance(node, Rel | MapRef):
+        return frozenset((node.name,)) if isinstance(node, kind) else _NO_NAMES
+    return _names_read(node.body, kind, slot) if isinstance(node, NESTED) else _NO_NAMES
 
 
 _NO_NAMES: frozenset[str] = frozenset()
@@ -545,19 +554,3 @@ def map_reads(node: Factor | Term | Poly) -> Iterator[MapRef]:
             yield from map_reads(part)
     elif isinstance(node, NESTED):
         yield from map_reads(node.body)
-
-
-def maps_read(node: Factor | Term | Poly) -> frozenset[str]:
-    """Names of all maps read, at any depth."""
-    if isinstance(node, Poly):
-        try:
-            return node._maps
-        except AttributeError:
-            found = _NO_NAMES.union(*[maps_read(t) for t in node.terms])
-            object.__setattr__(node, "_maps", found)
-            return found
-    if isinstance(node, tuple):
-        return _NO_NAMES.union(*[maps_read(f) for f in node])
-    if isinstance(node, MapRef):
-        return frozenset((node.name,))
-    return maps_read(node.body) if isinstance(node, NESTED) else _NO_NAMES

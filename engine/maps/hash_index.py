@@ -335,8 +335,6 @@ def split_segment(H, h):
     """Share a full-size segment's entries out to two by the next bit of their hashes."""
     segment = segment_word(H, h) & ADDRESS
     local_depth = load(segment, 1)
-    if local_depth == 63 - load(H, SHIFT):
-        resize_directory(H, local_depth + 1)
     bit = 62 - local_depth
     zero = new_segment(H, FULL_LOG, local_depth + 1)
     one = new_segment(H, FULL_LOG, local_depth + 1)
@@ -346,19 +344,33 @@ def split_segment(H, h):
             side = (entry_hash(H, slot & ADDRESS) >> bit) & 1
             place(one if side else zero, FULL_LOG, slot)
     drop_segment(H, segment, FULL_LOG)
+    note_split(H, h, local_depth, (FULL_LOG << ADDRESS_BITS) | zero, (FULL_LOG << ADDRESS_BITS) | one)
+
+
+@jit()
+def note_split(H, h, local_depth, zero, one):
+    """Points the directory to the two segments, given as directory words, that were one of `local_depth`."""
+    bit = 62 - local_depth
+    if local_depth == 63 - load(H, SHIFT):
+        resize_directory(H, local_depth + 1)
     add_to(H, SEGMENTS, 1)
     add_to(H, DEPTHS + local_depth, -1)
     add_to(H, DEPTHS + local_depth + 1, 2)
-    set_directory(H, h & ~(1 << bit), local_depth + 1, (FULL_LOG << ADDRESS_BITS) | zero)
-    set_directory(H, h | (1 << bit), local_depth + 1, (FULL_LOG << ADDRESS_BITS) | one)
+    set_directory(H, h & ~(1 << bit), local_depth + 1, zero)
+    set_directory(H, h | (1 << bit), local_depth + 1, one)
+
+
+@jit()
+def can_split(H, local_depth):
+    """Whether a segment of that depth may split without a directory that is large for what it points to."""
+    depth = 63 - load(H, SHIFT)
+    return local_depth < depth or (2 << depth) <= 16 * (load(H, SEGMENTS) + 4)
 
 
 @jit()
 def make_room(H, h, segment, log):
     local_depth = load(segment, 1)
-    depth = 63 - load(H, SHIFT)
-    affordable = local_depth < depth or (2 << depth) <= 16 * (load(H, SEGMENTS) + 4)
-    if log == FULL_LOG and affordable and local_depth < 46:
+    if log == FULL_LOG and can_split(H, local_depth) and local_depth < 46:
         split_segment(H, h)
     else:
         resize_segment(H, h, log + 1)
@@ -366,7 +378,7 @@ def make_room(H, h, segment, log):
 
 @jit()
 def merge_segments(H, h, buddy):
-    """Merge the segment of `h` with its buddy, then halve the directory as often as possible."""
+    """Merge the segment of `h` with its buddy."""
     segment = segment_word(H, h) & ADDRESS
     local_depth = load(segment, 1)
     for i in range(1 << FULL_LOG):
@@ -375,10 +387,17 @@ def merge_segments(H, h, buddy):
             place(segment, FULL_LOG, slot)
     drop_segment(H, buddy, FULL_LOG)
     store(segment, 1, local_depth - 1)
+    note_merge(H, h, local_depth, (FULL_LOG << ADDRESS_BITS) | segment)
+
+
+@jit()
+def note_merge(H, h, local_depth, word):
+    """Points the directory to the segment that two of `local_depth` have become, and halves it as often as
+    possible."""
     add_to(H, SEGMENTS, -1)
     add_to(H, DEPTHS + local_depth, -2)
     add_to(H, DEPTHS + local_depth - 1, 1)
-    set_directory(H, h, local_depth - 1, (FULL_LOG << ADDRESS_BITS) | segment)
+    set_directory(H, h, local_depth - 1, word)
     depth = 63 - load(H, SHIFT)
     while depth > 0 and load(H, DEPTHS + depth) == 0:
         depth -= 1
@@ -443,8 +462,8 @@ def slot_of(H, h, entry):
 
 
 @jit()
-def begin(H):
-    """Write the directory of an empty index, with its only segment."""
+def begin(H, word):
+    """Write the directory of an empty index, with its only segment, given as a directory word."""
     store(H, SIZE, 0)
     store(H, SHIFT, 63)
     store(H, SEGMENTS, 1)
@@ -452,7 +471,7 @@ def begin(H):
         store(H, DEPTHS + i, 0)
     store(H, DEPTHS, 1)
     directory = heap_take(H, 1)
-    store(directory, 0, (SMALLEST_LOG << ADDRESS_BITS) | new_segment(H, SMALLEST_LOG, 0))
+    store(directory, 0, word)
     store(H, DIRECTORY, directory)
 
 
@@ -478,7 +497,7 @@ def index_open(H, key_words, entry_words):
     store(H, ENTRY_WORDS, entry_words)
     pool_open(H + 8 * ENTRY_POOL, entry_words)
     pool_open(H + 8 * SEGMENT_POOL, SLOTS + (1 << FULL_LOG))
-    begin(H)
+    begin(H, (SMALLEST_LOG << ADDRESS_BITS) | new_segment(H, SMALLEST_LOG, 0))
     return 0
 
 
@@ -488,7 +507,7 @@ def index_clear(H):
     drop_directory(H)
     pool_clear(H + 8 * SEGMENT_POOL)
     pool_clear(H + 8 * ENTRY_POOL)
-    begin(H)
+    begin(H, (SMALLEST_LOG << ADDRESS_BITS) | new_segment(H, SMALLEST_LOG, 0))
     return 0
 
 

@@ -13,15 +13,18 @@ are and which columns they are found by are words in memory.
 from orderbook.core.jit import exported, jit
 from orderbook.engine.maps.hash_index import (
     add_to,
+    begin,
+    can_split,
     heap_give,
     heap_take,
+    note_merge,
+    note_split,
     pool_bytes,
     pool_clear,
     pool_close,
     pool_give,
     pool_open,
     pool_take,
-    resize_directory,
     segment_word,
     set_directory,
 )
@@ -39,14 +42,12 @@ from orderbook.engine.maps.row_words import copy_four, product, products_of_four
 from orderbook.engine.maps.store_layout import (
     ADDRESS,
     ADDRESS_BITS,
-    DEPTHS,
     DIRECTORY,
     ENTRY_POOL,
     ENTRY_WORDS,
     HEAP_BYTES,
     SEED,
     SEGMENT_POOL,
-    SEGMENTS,
     SHIFT,
     SIZE,
     SLICES,
@@ -364,18 +365,12 @@ def split_segment(T, h):
     """Shares a full-size segment's entries out to two by the next bit of their hashes."""
     word = segment_word(T, h)
     local_depth = load(word & ADDRESS, DEPTH)
-    if local_depth == 63 - load(T, SHIFT):
-        resize_directory(T, local_depth + 1)
     bit = 62 - local_depth
     zero = (FULL_LOG << ADDRESS_BITS) | new_segment(T, FULL_LOG, local_depth + 1)
     one = (FULL_LOG << ADDRESS_BITS) | new_segment(T, FULL_LOG, local_depth + 1)
     share_out(word, bit, zero, one)
     drop_segment(T, word)
-    add_to(T, SEGMENTS, 1)
-    add_to(T, DEPTHS + local_depth, -1)
-    add_to(T, DEPTHS + local_depth + 1, 2)
-    set_directory(T, h & ~(1 << bit), local_depth + 1, zero)
-    set_directory(T, h | (1 << bit), local_depth + 1, one)
+    note_split(T, h, local_depth, zero, one)
 
 
 @exported
@@ -387,9 +382,7 @@ def rows_make_room(T, h):
         if load(word & ADDRESS, 0) < MOST << log:
             return 0
         local_depth = load(word & ADDRESS, DEPTH)
-        depth = 63 - load(T, SHIFT)
-        affordable = local_depth < depth or (2 << depth) <= 16 * (load(T, SEGMENTS) + 4)
-        if log == FULL_LOG and affordable and local_depth < DEEPEST:
+        if log == FULL_LOG and can_split(T, local_depth) and local_depth < DEEPEST:
             split_segment(T, h)
         else:
             resize_segment(T, h, log + 1)
@@ -397,20 +390,13 @@ def rows_make_room(T, h):
 
 @jit()
 def merge_segments(T, h, buddy):
-    """Merges the segment of `h` with its buddy, then halves the directory as often as possible."""
+    """Merges the segment of `h` with its buddy."""
     word = segment_word(T, h)
     local_depth = load(word & ADDRESS, DEPTH)
     share_out(buddy, 0, word, word)
     drop_segment(T, buddy)
     store(word & ADDRESS, DEPTH, local_depth - 1)
-    add_to(T, SEGMENTS, -1)
-    add_to(T, DEPTHS + local_depth, -2)
-    add_to(T, DEPTHS + local_depth - 1, 1)
-    set_directory(T, h, local_depth - 1, word)
-    depth = 63 - load(T, SHIFT)
-    while depth > 0 and load(T, DEPTHS + depth) == 0:
-        depth -= 1
-        resize_directory(T, depth)
+    note_merge(T, h, local_depth, word)
 
 
 @exported
@@ -494,17 +480,9 @@ def remove_entry(T, h, at, entry):
 
 
 @jit()
-def begin(T):
-    """Writes the directory of an index that refers to nothing, with its only segment."""
-    store(T, SIZE, 0)
-    store(T, SHIFT, 63)
-    store(T, SEGMENTS, 1)
-    for i in range(48):
-        store(T, DEPTHS + i, 0)
-    store(T, DEPTHS, 1)
-    directory = heap_take(T, 1)
-    store(directory, 0, (SMALLEST_LOG << ADDRESS_BITS) | new_segment(T, SMALLEST_LOG, 0))
-    store(T, DIRECTORY, directory)
+def begin_empty(T):
+    """Writes the directory of an index that refers to nothing."""
+    begin(T, (SMALLEST_LOG << ADDRESS_BITS) | new_segment(T, SMALLEST_LOG, 0))
 
 
 @jit()
@@ -538,7 +516,7 @@ def rows_open(T, columns):
     store(T, ENTRY_WORDS, words)
     pool_open(T + 8 * ENTRY_POOL, words)
     pool_open(T + 8 * SEGMENT_POOL, SEGMENT_WORDS + (REFERENCES + 1 << FULL_LOG))
-    begin(T)
+    begin_empty(T)
     return 0
 
 
@@ -561,7 +539,7 @@ def rows_find_by(T, columns):
     entries = calloc(size + 1, 8)
     walk(T, entries, True)
     pool_clear(T + 8 * SEGMENT_POOL)
-    begin(T)
+    begin_empty(T)
     set_factors(T, columns)
     for number in range(size):
         entry = load(entries, number)

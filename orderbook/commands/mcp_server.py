@@ -13,6 +13,8 @@ from orderbook.core.errors import OrderbookError, UserError
 
 # Rows that a model is given where it does not ask for fewer or more, and at most.
 _ROWS, _MOST_ROWS = 100, 1_000
+# Of a request.
+_MOST_BYTES = 1 << 20
 # Seconds for an answer: queries, and what is computed from the log.
 _QUERY_SECONDS, _WHY_SECONDS = 90.0, 70.0
 _OTHERWISE = "begin a run with its monitor, or give --url and --token"
@@ -119,8 +121,7 @@ def serve_mcp(url: str, token: str, port: int | None) -> None:
     except ImportError:
         raise UserError("mcp needs its library: pip install 'orderbook[mcp]'") from None
     socket_address(url, token)
-    # What clients send wrongly is answered, not logged line by line.
-    server = MCPServer("orderbook", instructions=_INSTRUCTIONS, log_level="ERROR")
+    server = MCPServer("orderbook", instructions=_INSTRUCTIONS, log_level="WARNING")
     tools = RunTools(url, token)
     hints = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
 
@@ -141,4 +142,13 @@ def serve_mcp(url: str, token: str, port: int | None) -> None:
     if port is None:
         server.run("stdio")
     else:
-        server.run("streamable-http", host="127.0.0.1", port=port)
+        import uvicorn
+
+        from orderbook.monitor.server import BoundedHttp
+
+        # Nothing is kept of a client between two requests, so that there is nothing to pile up.
+        served = server.streamable_http_app(
+            stateless_http=True, json_response=True, max_request_body_size=_MOST_BYTES
+        )
+        # What clients send wrongly is answered, not logged line by line.
+        uvicorn.run(served, host="127.0.0.1", port=port, http=BoundedHttp, ws="none", log_level="error")

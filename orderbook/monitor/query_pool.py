@@ -244,7 +244,7 @@ class QueryProcess:
         if encoded.nbytes > most:
             raise SqlError(
                 f"the query reads {size_text(encoded.nbytes)} of rows, the limit is {size_text(most)}, "
-                "a fifth of queries.memory; ask a view of fewer rows"
+                f"{_ROWS_SHARE:.0%} of queries.memory; ask a view of fewer rows"
             )
         reply = await self._asked(ROWS, Given(encoded, taken.dictionary.since(self._strings)))
         if isinstance(reply, Failed):

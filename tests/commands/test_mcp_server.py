@@ -1,6 +1,7 @@
 """A client of the Model Context Protocol reads a run: its views, SQL, explain, and what is refused."""
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from command_line_support import Program, write
@@ -119,7 +121,7 @@ def test_on_a_port_it_is_told_why_a_view_changed(url: str) -> None:
                     return str(told["text"])
                 assert time.monotonic() < ends, told
 
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
         try:
             while True:
                 with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -127,8 +129,40 @@ def test_on_a_port_it_is_told_why_a_view_changed(url: str) -> None:
                 assert server.poll() is None and time.monotonic() < ends
                 time.sleep(0.05)
             assert "changed" in asyncio.run(go())
+            assert nothing_is_kept(port)
+            assert sent(port, b"\0" * 100) == b"HTTP/1.1 400 Bad Request"
+            head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: 2000000\r\n" % port
+            accepts = b"Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\r\n"
+            assert sent(port, head + accepts).startswith(b"HTTP/1.1 413")
         finally:
             server.terminate()
+            assert server.stderr is not None
+            said = server.stderr.read()
+    assert not said
+
+
+def sent(port: int, data: bytes) -> bytes:
+    """The first line of what is answered."""
+    with (
+        socket.create_connection(("127.0.0.1", port), PATIENCE) as connection,
+        connection.makefile("rb") as file,
+    ):
+        connection.sendall(data)
+        return file.readline().strip()
+
+
+def nothing_is_kept(port: int) -> bool:
+    """Whether whoever begins is given no session, which would be kept for it."""
+    client = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    request = Request(f"http://127.0.0.1:{port}/mcp", json.dumps(body).encode(), headers)
+    with urlopen(request, timeout=PATIENCE) as answer:
+        return "result" in json.load(answer) and "Mcp-Session-Id" not in answer.headers
 
 
 def test_without_a_run_or_the_library(
