@@ -9,11 +9,13 @@ elsewhere: functions it calls, constants.
 
 import ctypes
 import hashlib
+import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import count
 from operator import itemgetter
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 from numba.core import config
+from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import Cache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
@@ -102,6 +105,19 @@ def _dispatcher_constant(context: Any, builder: Any, kind: types.Type, dispatche
     if isinstance(dispatcher, _Jitted):
         return context.get_constant_null(kind)
     return lower_constant_dispatcher(context, builder, kind, dispatcher)
+
+
+def _number_apart() -> None:
+    """Functions of one name, and of arguments of the same types, get numbers that no other process gives.
+
+    numba counts from 1 in each; of two symbols that are the same, in code that different processes kept,
+    the linker takes whichever comes first.
+    """
+    FunctionIdentity._unique_ids = count(int.from_bytes(os.urandom(7)))
+
+
+_number_apart()
+os.register_at_fork(after_in_child=_number_apart)
 
 
 def resolved(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
