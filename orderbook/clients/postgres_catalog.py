@@ -72,6 +72,10 @@ TYPES = (
     ("uuid", 2950, 16, 2951, "U", "uuid"),
     ("jsonb", 3802, -1, 3807, "U", "jsonb"),
 )
+# Drivers of Arrow know types by their functions; those of these have an underscore, as `date_in`.
+_UNDERSCORED = frozenset(
+    {"date", "interval", "json", "jsonb", "numeric", "time", "timestamp", "timestamptz", "uuid"}
+)
 TYPE_OIDS = {name: oid for name, oid, *_ in TYPES} | {called: oid for _, oid, *_, called in TYPES}
 _SIZES = {oid: size for _, oid, size, *_ in TYPES}
 TYPE_NAMES = {oid: called for _, oid, *_, called in TYPES}
@@ -323,10 +327,10 @@ def _type_rows(
     name: str, oid: int, size: int, array: int, category: str, _: str
 ) -> Iterator[tuple[object, ...]]:
     def row(name: str, oid: int, size: int, category: str, element: int, array: int) -> tuple[object, ...]:
-        read = "array" if element else name
+        read = "array_" if element else f"{name}_" if name in _UNDERSCORED else name
         return (
             oid, name, 11, _OWNER, size, 0 < size <= 8, "b", category, False, True, ",", 0, element, array,
-            f"{read}_in", f"{read}_out", f"{read}_recv", f"{read}_send", False, 0, -1, 0, 0, None, None,
+            f"{read}in", f"{read}out", f"{read}recv", f"{read}send", False, 0, -1, 0, 0, None, None,
             "i", "p",
             "array_subscript_handler" if element else "-",
         )  # fmt: skip

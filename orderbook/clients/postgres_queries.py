@@ -308,6 +308,8 @@ MACROS = {
     ),
     "version()": f"'PostgreSQL {SERVER_VERSION} (Orderbook)'",
 }
+# Columns of pg_type that are of the type regproc: numbers that are shown as names.
+_FUNCTION_COLUMNS = frozenset({"typinput", "typoutput", "typreceive", "typsend", "typsubscript"})
 _FUNCTIONS = frozenset(head.partition("(")[0] for head in MACROS)
 
 
@@ -339,6 +341,8 @@ def _in_duckdb(node: exp.Expr) -> exp.Expr:
             return node.this
         case exp.Operator():
             return _operator(node)
+        case exp.EQ() | exp.NEQ() if _is_no_function(node):
+            node.set("expression", exp.Literal.string("-"))
         case exp.Anonymous() if node.name.lower() in ("json_build_object", "jsonb_build_object"):
             return exp.Anonymous(this="json_object", expressions=node.expressions)
         case exp.Anonymous() if node.name.lower() in _FUNCTIONS:
@@ -354,6 +358,13 @@ def _in_duckdb(node: exp.Expr) -> exp.Expr:
         case exp.Cast():
             return _cast(node)
     return node
+
+
+def _is_no_function(node: exp.Binary) -> bool:
+    """Whether a function of a type is compared with 0, the number of none; names are here, and "-"."""
+    left, right = node.this, node.expression
+    named = isinstance(left, exp.Column) and left.name.lower() in _FUNCTION_COLUMNS
+    return named and isinstance(right, exp.Literal) and not right.is_string and right.name == "0"
 
 
 def _function_in_from(table: exp.Table) -> exp.Expr:

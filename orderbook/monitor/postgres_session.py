@@ -20,12 +20,10 @@ from orderbook.core.errors import DataError, SqlError
 from orderbook.monitor.client import BACKLOG_BYTES, MOST_SQL_FOLLOWS, PATIENCE_SECONDS
 from orderbook.monitor.hub import Hub
 from orderbook.monitor.messages import Answer, Ask, Cancel, Follow, QuerySql, Topic
+from orderbook.monitor.postgres_copy import Copy, CopyOut, copy
 from orderbook.monitor.postgres_statements import (
-    Copy,
     Statement,
     Subscription,
-    copy,
-    copy_line,
     statements,
     subscription,
 )
@@ -557,10 +555,10 @@ class PostgresSession:
         if wanted.inner.verb == "SUBSCRIBE":
             changes = await self._subscribed(subscription(wanted.inner))
             try:
-                self._copy_out(changes.columns, wanted)
+                out = CopyOut(wanted, changes.columns)
+                self._write(out.begin())
                 while not self._reader.at_eof():
-                    rows = await changes.take(_ALL, _LOOK_SECONDS)
-                    await self._copy_rows(changes.columns, rows, wanted.csv)
+                    await self._copy_rows(out, await changes.take(_ALL, _LOOK_SECONDS))
                 raise ConnectionResetError
             finally:
                 self._leave(changes)
@@ -568,20 +566,14 @@ class PostgresSession:
         answered = await self._run(wanted.inner, wanted.inner.sql)
         if answered is None or answered.columns is None:
             raise SqlError("COPY is followed by a view, by (SELECT …) or by (SUBSCRIBE …)")
-        self._copy_out(answered.columns, wanted)
-        await self._copy_rows(answered.columns, answered.rows, wanted.csv)
-        self._write(message(b"c"), complete(f"COPY {len(answered.rows)}"))
+        out = CopyOut(wanted, answered.columns)
+        self._write(out.begin())
+        await self._copy_rows(out, answered.rows)
+        self._write(out.end(), complete(f"COPY {len(answered.rows)}"))
 
-    def _copy_out(self, columns: Sequence[tuple[str, str]], wanted: Copy) -> None:
-        self._write(message(b"H", b"\0", int16(len(columns)), int16(0) * len(columns)))
-        if wanted.header:
-            names = [name.encode(errors="replace") for name, _ in columns]
-            self._write(message(b"d", copy_line(names, wanted.csv)))
-
-    async def _copy_rows(self, columns: Sequence[tuple[str, str]], rows: list[list[Any]], csv: bool) -> None:
-        encode = encoders([kind for _, kind in columns], ())
-        for row in rows:
-            self._write(message(b"d", copy_line(_encoded(row, encode), csv)))
+    async def _copy_rows(self, out: CopyOut, rows: list[list[Any]]) -> None:
+        for row in out.rows(rows):
+            self._write(row)
             await self._room()
         await self._drain()
 

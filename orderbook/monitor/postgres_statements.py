@@ -117,12 +117,13 @@ def statements(sql: str) -> list[Statement]:
             begun.append(token)
             continue
         if begun:
-            found.append(_statement(sql, begun))
+            found.append(one_statement(sql, begun))
             begun = []
     return found
 
 
-def _statement(sql: str, tokens: list[Token]) -> Statement:
+def one_statement(sql: str, tokens: list[Token]) -> Statement:
+    """The statement of these tokens of a text. Raises SqlError for a parameter out of bounds."""
     numbers = [n for place in range(len(tokens)) if (n := _number(tokens, place)) is not None]
     if any(not 1 <= number <= MOST_PARAMETERS for number in numbers):
         raise SqlError(f"parameters are $1 to ${MOST_PARAMETERS}")
@@ -148,7 +149,7 @@ def subscription(statement: Statement) -> Subscription:
     if place >= len(words):
         raise SqlError("SUBSCRIBE is followed by a view or by (SELECT …)")
     if words[place] == "(":
-        end = _closing(words, place)
+        end = closing(words, place)
         inner, view = statement.sql, None
         first, last = statement.tokens[place + 1], statement.tokens[end - 1]
         sql: str | None = inner[first.start - statement.start : last.end + 1 - statement.start]
@@ -176,88 +177,11 @@ def subscription(statement: Statement) -> Subscription:
     return Subscription(view, sql, options["SNAPSHOT"], options["PROGRESS"])
 
 
-def _closing(words: Sequence[str], place: int) -> int:
+def closing(words: Sequence[str], place: int) -> int:
+    """The place of the bracket that closes the one at `place`. Raises SqlError."""
     depth = 0
     for at in range(place, len(words)):
         depth += (words[at] == "(") - (words[at] == ")")
         if depth == 0 and at > place + 1:
             return at
     raise SqlError("a bracket is not closed")
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """COPY (…) TO STDOUT: what is copied, and how."""
-
-    inner: Statement
-    csv: bool = False
-    header: bool = False
-
-
-def copy(statement: Statement) -> Copy:
-    """COPY (QUERY or SUBSCRIBE …) or COPY VIEW, TO STDOUT [WITH] (FORMAT csv, HEADER). Raises SqlError."""
-    words = statement.words()
-    if words[1:2] == ["("]:
-        end = _closing(words, 1)
-        tokens = statement.tokens[2:end]
-        inner = _statement(" " * statement.start + statement.sql, list(tokens))
-        place = end + 1
-    else:
-        place = next((at for at, word in enumerate(words) if word == "TO"), len(words))
-        name = statement.tokens[1:place]
-        if not name:
-            raise SqlError("COPY is followed by a view or by (SELECT …)")
-        start, stop = name[0].start - statement.start, name[-1].end + 1 - statement.start
-        inner = statements(f"SELECT * FROM {statement.sql[start:stop]}")[0]
-    if words[place : place + 2] != ["TO", "STDOUT"]:
-        raise SqlError("COPY goes TO STDOUT alone; nothing can be written here")
-    options = [word for word in words[place + 2 :] if word not in ("(", ")", ",", "WITH", "=")]
-    csv = header = False
-    while options:
-        option = options.pop(0)
-        value = options[0] if options else ""
-        if option == "FORMAT" and value in ("CSV", "TEXT"):
-            csv = options.pop(0) == "CSV"
-        elif option == "CSV":
-            csv = True
-        elif option == "HEADER":
-            header = True
-            if value in ("TRUE", "FALSE", "ON", "OFF"):
-                header = options.pop(0) in ("TRUE", "ON")
-        else:
-            raise SqlError(f"COPY knows FORMAT text, FORMAT csv and HEADER, not {option}")
-    return Copy(inner, csv, header)
-
-
-def copy_line(values: Sequence[bytes | None], csv: bool) -> bytes:
-    """A row as COPY has it, with its end; see PostgreSQL's documentation of COPY, "File Formats"."""
-    if csv:
-        return b",".join(map(_csv, values)) + b"\n"
-    return b"\t".join(map(_copied, values)) + b"\n"
-
-
-_ESCAPES = {
-    b"\\": b"\\\\",
-    b"\t": b"\\t",
-    b"\n": b"\\n",
-    b"\r": b"\\r",
-    b"\b": b"\\b",
-    b"\f": b"\\f",
-    b"\v": b"\\v",
-}
-
-
-def _copied(value: bytes | None) -> bytes:
-    if value is None:
-        return b"\\N"
-    for character, written in _ESCAPES.items():
-        value = value.replace(character, written)
-    return value
-
-
-def _csv(value: bytes | None) -> bytes:
-    if value is None:
-        return b""
-    if value == b"" or any(character in value for character in (b",", b'"', b"\n", b"\r")):
-        return b'"' + value.replace(b'"', b'""') + b'"'
-    return value

@@ -146,12 +146,17 @@ def row_description(columns: Sequence[tuple[str, str]], formats: Sequence[int]) 
     return message(b"T", *parts)
 
 
-def data_row(values: Sequence[bytes | None]) -> bytes:
-    """DataRow."""
+def tuple_body(values: Sequence[bytes | None]) -> bytes:
+    """The fields of a row: their number, and each after its length, which is -1 for NULL."""
     parts = [int16(len(values))]
     for value in values:
         parts += [int32(-1)] if value is None else [int32(len(value)), value]
-    return message(b"D", *parts)
+    return b"".join(parts)
+
+
+def data_row(values: Sequence[bytes | None]) -> bytes:
+    """DataRow."""
+    return message(b"D", tuple_body(values))
 
 
 def format_of(formats: Sequence[int], place: int) -> int:

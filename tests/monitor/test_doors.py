@@ -1,68 +1,112 @@
 """Every door of a run gives the rows that the engine has at the version that it tells, while events flow."""
 
-import asyncio
+import csv
+import io
+import shutil
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import pandas as pd
 import polars as pl
-import psycopg
+import pytest
 import sqlalchemy
+from adbc_driver_postgresql import dbapi as adbc
+from anyio.from_thread import start_blocking_portal
+from mcp import Client, StdioServerParameters
 from monitor_support import flow
 from pyarrow import flight
 from samples import PATIENCE
 from served_support import Served, served
 
-from orderbook.commands.mcp_server import RunTools
-
 _SQL = "SELECT symbol, orders, best FROM depth ORDER BY symbol"
 Rows = list[tuple[Any, ...]]
 
 
-def _doors(
-    one: Served, connection: psycopg.Connection[Any], engine: sqlalchemy.Engine, client: flight.FlightClient
-) -> Mapping[str, Callable[[], tuple[str, Rows]]]:
-    """What reads `depth` through each door: the version that it tells, and the rows."""
-    tools = RunTools(f"http://127.0.0.1:{one.run.server.port}/", "")
+class _Doors:
+    """What reads `depth` through each door: the version that it tells, and the rows.
 
-    def with_psycopg() -> tuple[str, Rows]:
-        rows = connection.execute(_SQL).fetchall()
-        return str(connection.info.parameter_status("orderbook.version")), rows
+    Methods `with_…` are the doors.
+    """
 
-    def with_sqlalchemy() -> tuple[str, Rows]:
-        with engine.connect() as own:
+    def __init__(self, one: Served, closed: ExitStack) -> None:
+        self._url = one.url
+        self._connection = closed.enter_context(one.connect(autocommit=True))
+        self._arrow = closed.enter_context(closing(adbc.connect(one.url)))
+        self._engine = sqlalchemy.create_engine(one.url.replace("postgresql://", "postgresql+psycopg://"))
+        closed.callback(self._engine.dispose)
+        self._flight = closed.enter_context(flight.connect(one.flight_url))
+        url = f"http://127.0.0.1:{one.run.server.port}/"
+        command = ["-m", "orderbook.command_line", "mcp", "--url", url]
+        self._portal = closed.enter_context(start_blocking_portal())
+        client = Client(StdioServerParameters(command=sys.executable, args=command))
+        self._mcp = closed.enter_context(self._portal.wrap_async_context_manager(client))
+
+    def all(self) -> Mapping[str, Callable[[], tuple[str, Rows]]]:
+        return {name: getattr(self, name) for name in dir(self) if name.startswith("with_")}
+
+    def with_psql(self) -> tuple[str, Rows]:
+        said = subprocess.run(
+            ["psql", "-X", "--csv", "-t", "-c", _SQL, "-c", "SHOW orderbook.version", self._url],
+            capture_output=True, text=True, check=True, timeout=PATIENCE,
+        )  # fmt: skip
+        *rows, (version,) = csv.reader(io.StringIO(said.stdout))
+        return version, [(symbol, int(orders), Decimal(best)) for symbol, orders, best in rows]
+
+    def with_psycopg(self) -> tuple[str, Rows]:
+        rows = self._connection.execute(_SQL).fetchall()
+        return str(self._connection.info.parameter_status("orderbook.version")), rows
+
+    def with_sqlalchemy(self) -> tuple[str, Rows]:
+        with self._engine.connect() as own:
             rows = [tuple(row) for row in own.execute(sqlalchemy.text(_SQL))]
-            return str(own.execute(sqlalchemy.text("SHOW orderbook.version")).scalar()), rows
+            return _version(own), rows
 
-    def with_pandas() -> tuple[str, Rows]:
-        with engine.connect() as own:
+    def with_pandas(self) -> tuple[str, Rows]:
+        with self._engine.connect() as own:
             frame = pd.read_sql(_SQL, own, coerce_float=False)
-            version = str(own.execute(sqlalchemy.text("SHOW orderbook.version")).scalar())
-            return version, list(frame.itertuples(index=False, name=None))
+            return _version(own), list(frame.itertuples(index=False, name=None))
 
-    def with_flight() -> tuple[str, Rows]:
+    def with_polars(self) -> tuple[str, Rows]:
+        with self._engine.connect() as own:
+            frame = pl.read_database(_SQL, own)
+            return _version(own), frame.rows()
+
+    def with_adbc(self) -> tuple[str, Rows]:
+        with self._arrow.cursor() as cursor:
+            # It gives numerics as texts, from PostgreSQL too.
+            rows = [(s, n, Decimal(best)) for s, n, best in cursor.execute(_SQL).fetchall()]
+            return str(cursor.execute("SHOW orderbook.version").fetchall()[0][0]), rows
+
+    def with_flight(self) -> tuple[str, Rows]:
         wait = flight.FlightCallOptions(timeout=PATIENCE)
-        reader = client.do_get(flight.Ticket(b'{"view": "depth"}'), wait)
+        reader = self._flight.do_get(flight.Ticket(b'{"view": "depth"}'), wait)
         rows = pl.DataFrame(reader.read_all()).select("symbol", "orders", "best").sort("symbol").rows()
         return reader.schema.metadata[b"orderbook.version"].decode(), rows
 
-    def with_mcp_tools() -> tuple[str, Rows]:
-        answer = asyncio.run(tools.query(_SQL))
+    def with_mcp(self) -> tuple[str, Rows]:
+        answer = self._portal.call(self._mcp.call_tool, "query", {"sql": _SQL}).structured_content
         rows = [(symbol, orders, Decimal(best)) for symbol, orders, best in answer["rows"]]
         return ",".join(map(str, answer["version"])), rows
 
-    doors = (with_psycopg, with_sqlalchemy, with_pandas, with_flight, with_mcp_tools)
-    return {door.__name__: door for door in doors}
+
+def _version(connection: sqlalchemy.Connection) -> str:
+    return str(connection.execute(sqlalchemy.text("SHOW orderbook.version")).scalar())
 
 
-def test_all_doors_read_the_same_rows_at_one_version_while_events_flow() -> None:
+@contextmanager
+def _flowing(one: Served) -> Iterator[dict[str, Rows]]:
+    """Events flow into a run; the rows of each version after which it had nothing to do."""
     states: dict[str, Rows] = {}
     ending = threading.Event()
 
-    def flowing(one: Served) -> None:
+    def flowing() -> None:
         for number in range(1, 1_000_000):
             if ending.is_set():
                 return
@@ -75,16 +119,21 @@ def test_all_doors_read_the_same_rows_at_one_version_while_events_flow() -> None
             )
             ending.wait(0.05)
 
-    with (
-        served(postgres={}, flight={}) as one,
-        one.connect(autocommit=True) as connection,
-        flight.connect(one.flight_url) as client,
-    ):
-        engine = sqlalchemy.create_engine(one.url.replace("postgresql://", "postgresql+psycopg://"))
-        doors = _doors(one, connection, engine, client)
-        thread = threading.Thread(target=flowing, args=(one,))
-        thread.start()
-        try:
+    thread = threading.Thread(target=flowing)
+    thread.start()
+    try:
+        yield states
+    finally:
+        ending.set()
+        thread.join(PATIENCE)
+
+
+def test_all_doors_read_the_same_rows_at_one_version_while_events_flow() -> None:
+    with served(postgres={}, flight={}) as one, ExitStack() as closed:
+        doors = dict(_Doors(one, closed).all())
+        if shutil.which("psql") is None:
+            del doors["with_psql"]
+        with _flowing(one) as states:
             for name, door in doors.items():
                 seen: set[str] = set()
                 until = time.monotonic() + PATIENCE
@@ -94,10 +143,31 @@ def test_all_doors_read_the_same_rows_at_one_version_while_events_flow() -> None
                     if version in states:
                         assert rows == states[version], name
                         seen.add(version)
-        finally:
-            ending.set()
-            thread.join(PATIENCE)
         # Of the last version all tell the same.
         last = list(states.items())[-1]
         assert {name: door() for name, door in doors.items()} == dict.fromkeys(doors, last)
-        engine.dispose()
+
+
+@pytest.fixture
+def reader() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with its reader of PostgreSQL, an extension that it downloads."""
+    with duckdb.connect() as connection:
+        try:
+            connection.execute("INSTALL postgres; LOAD postgres")
+        except duckdb.IOException:
+            pytest.skip(f"DuckDB {duckdb.__version__} cannot download its reader of PostgreSQL here")
+        yield connection
+
+
+def test_duckdbs_reader_reads_rows_of_one_version_while_events_flow(
+    reader: duckdb.DuckDBPyConnection,
+) -> None:
+    with served(postgres={}) as one:
+        reader.execute(f"ATTACH '{one.url}' AS run (TYPE postgres, READ_ONLY)")
+        sql = _SQL.replace("depth", "run.depth")
+        with _flowing(one) as states:
+            # It tells no version, so the rows must be those of some.
+            until = time.monotonic() + PATIENCE
+            while reader.execute(sql).fetchall() not in list(states.values()):
+                assert time.monotonic() < until
+        assert reader.execute(sql).fetchall() == list(states.values())[-1]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import psycopg
 import pytest
 import sqlalchemy
@@ -103,15 +104,21 @@ def test_subscribed_changes_add_up_to_the_view(one: Served) -> None:
 
 
 def test_copies(one: Served) -> None:
-    with (
-        one.connect() as connection,
-        connection.cursor() as cursor,
-        cursor.copy(
-            "COPY (SELECT symbol, orders FROM depth ORDER BY 1) TO STDOUT (FORMAT csv, HEADER)"
-        ) as out,
-    ):
-        lines = b"".join(bytes(part) for part in out).decode().splitlines()
-    assert lines == ["symbol,orders", *(f"{symbol},{orders}" for symbol, orders, _ in engine_rows(one))]
+    with one.connect() as connection, connection.cursor() as cursor:
+        sql = "COPY (SELECT symbol, orders FROM depth ORDER BY 1) TO STDOUT (FORMAT csv, HEADER)"
+        with cursor.copy(sql) as out:
+            lines = b"".join(bytes(part) for part in out).decode().splitlines()
+        assert lines == ["symbol,orders", *(f"{symbol},{orders}" for symbol, orders, _ in engine_rows(one))]
+        for sql in ("SELECT * FROM depth ORDER BY symbol", "SELECT * FROM depth WHERE orders < 0"):
+            with cursor.copy(f"COPY ({sql}) TO STDOUT (FORMAT binary)") as out:
+                out.set_types(["text", "int8", "numeric"])
+                assert list(out.rows()) == (engine_rows(one) if "ORDER" in sql else [])
+
+
+def test_drivers_of_arrow_know_the_types(one: Served) -> None:
+    frame = pl.read_database_uri("SELECT * FROM depth ORDER BY symbol", one.url, engine="adbc")
+    assert frame.rows() == [(symbol, orders, str(best)) for symbol, orders, best in engine_rows(one)]
+    assert frame.schema["orders"] == pl.Int64
 
 
 def test_sqlalchemy_and_pandas(one: Served) -> None:

@@ -16,11 +16,10 @@ from psycopg.pq import Format
 
 from orderbook.core.errors import DataError, SqlError
 from orderbook.monitor.client import BACKLOG_BYTES
+from orderbook.monitor.postgres_copy import CopyOut, copy
 from orderbook.monitor.postgres_session import _Changes
 from orderbook.monitor.postgres_statements import (
     Subscription,
-    copy,
-    copy_line,
     statements,
     subscription,
 )
@@ -138,14 +137,42 @@ def test_subscriptions_and_copies() -> None:
         with pytest.raises(SqlError):
             subscription(statements(wrong)[0])
     csv = copy(statements("COPY (SELECT 'TO' AS a) TO STDOUT WITH (FORMAT csv, HEADER)")[0])
-    assert (csv.inner.sql, csv.csv, csv.header) == ("SELECT 'TO' AS a", True, True)
+    assert (csv.inner.sql, csv.format, csv.header) == ("SELECT 'TO' AS a", "csv", True)
     assert copy(statements("COPY public.sobi TO STDOUT")[0]).inner.sql == "SELECT * FROM public.sobi"
-    for wrong in ("COPY sobi FROM STDIN", "COPY sobi TO '/tmp/x'", "COPY sobi TO STDOUT (FORMAT binary)"):
+    for said in ("(FORMAT binary)", '(FORMAT "binary");', "WITH (FORMAT 'binary')", "BINARY"):
+        assert copy(statements(f"COPY sobi TO STDOUT {said}")[0]).format == "binary"
+    for wrong in (
+        "COPY sobi FROM STDIN",
+        "COPY sobi TO '/tmp/x'",
+        "COPY sobi TO STDOUT (FORMAT parquet)",
+        "COPY sobi TO STDOUT (FORMAT binary, HEADER)",
+    ):
         with pytest.raises(SqlError):
             copy(statements(wrong)[0])
-    row = [b"a\tb", None, b"", b'"x,y"']
-    assert copy_line(row, csv=False) == b'a\\tb\t\\N\t\t"x,y"\n'
-    assert copy_line(row, csv=True) == b'a\tb,,"","""x,y"""\n'
+
+
+def test_rows_of_copies() -> None:
+    columns = [("a", "text"), ("b", "text"), ("c", "text"), ("d", "text")]
+    rows = [["a\tb", None, "", '"x,y"']]
+
+    def copied(said: str, rows: list[list[str | None]]) -> list[bytes]:
+        out = CopyOut(copy(statements(f"COPY v TO STDOUT ({said})")[0]), columns)
+        whole = out.begin() + b"".join(out.rows(rows)) + out.end()
+        bodies = []
+        while whole:
+            size = 1 + int.from_bytes(whole[1:5], "big")
+            bodies.append(whole[:1] + whole[5:size])
+            whole = whole[size:]
+        return bodies
+
+    text, binary = b"\0\0\4" + bytes(8), b"\1\0\4" + b"\0\1" * 4
+    assert copied("FORMAT text", rows) == [b"H" + text, b'da\\tb\t\\N\t\t"x,y"\n', b"c"]
+    assert copied("FORMAT csv, HEADER", rows) == [b"H" + text, b"da,b,c,d\n", b'da\tb,,"","""x,y"""\n', b"c"]
+    # As PostgreSQL 15 writes it.
+    head = b"dPGCOPY\n\xff\r\n\0" + bytes(8)
+    row = b"\0\4" + b"\0\0\0\3a\tb" + b"\xff\xff\xff\xff" + bytes(4) + b'\0\0\0\5"x,y"'
+    assert copied("FORMAT binary", rows * 2) == [b"H" + binary, head + row, b"d" + row, b"d\xff\xff", b"c"]
+    assert copied("FORMAT binary", []) == [b"H" + binary, head + b"\xff\xff", b"c"]
 
 
 def test_changes_that_nobody_takes_are_kept_only_up_to_the_limit() -> None:
