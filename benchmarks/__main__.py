@@ -7,6 +7,7 @@ from .bench_maps import bench_hashed, bench_ordered
 from .calls import one_event
 from .doors import doors
 from .feeds import feeds
+from .files import files
 from .finance import finance
 from .first_week import first_week
 from .group_by import group_by
@@ -44,6 +45,7 @@ SECTIONS = {
     "start": start,
     "log": log,
     "feeds": feeds,
+    "files": files,
     "itch": itch,
     "threads": threads,
     "strategies": strategies,

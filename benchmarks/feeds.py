@@ -29,11 +29,10 @@ from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.compilation import compile_views
 
-from .measure import CONSOLE, Case, Figures, Options, Stopwatch, interleaved, table
+from .measure import CONSOLE, Case, Figures, Options, Stopwatch, data_folder, interleaved, table
 
-# Where recordings lie, and a Python that has cryptofeed.
-_DATA, _PYTHON = "ORDERBOOK_DATA", "CRYPTOFEED_PYTHON"
-_DEFAULT_DATA = Path(__file__).parents[2] / "shared" / "data"
+# A Python that has cryptofeed.
+_PYTHON = "CRYPTOFEED_PYTHON"
 # Frames between two looks at what was decoded, as come together when a feed is busy.
 _TOGETHER = 64
 # Frames of a recording that are taken, and frames at least that a run handles, repeating the recording.
@@ -70,10 +69,10 @@ def _frames(steps: Sequence[_Step]) -> int:
 
 def feeds(options: Options) -> None:
     """CPU time of this thread, and of cryptofeed's own process."""
-    folder = Path(os.environ.get(_DATA, _DEFAULT_DATA))
+    folder = data_folder()
     recordings = list(map(_begun, _recordings(folder, options.quick)))
     if not recordings:
-        CONSOLE.print(f"no recordings in {folder}; {_DATA} names another folder")
+        CONSOLE.print(f"no recordings in {folder}; ORDERBOOK_DATA names another folder")
         return
     with tempfile.TemporaryDirectory() as temporary:
         theirs = _Cryptofeed.started(Path(temporary))

@@ -1,9 +1,11 @@
 """Interleaved runs, what they amount to, and how they are printed."""
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +15,11 @@ from rich.table import Table
 
 T = TypeVar("T")
 CONSOLE = Console(width=max(128, Console().width), highlight=False)
+
+
+def data_folder() -> Path:
+    """Where recordings lie: the folder that ORDERBOOK_DATA names, or the one beside the project."""
+    return Path(os.environ.get("ORDERBOOK_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
 @dataclass(frozen=True, slots=True)
