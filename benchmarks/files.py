@@ -8,7 +8,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import databento_dbn as dbn
 import msgspec
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from orderbook.commands.common import configured
-from orderbook.feeds.change_stream import ChangeSource
 from orderbook.feeds.recording.parquet_record import RecordWriter
 from orderbook.feeds.source import EventSource
 from orderbook.feeds.source_kinds import open_source
@@ -108,9 +107,7 @@ def _decode(source: str) -> int:
 
 
 def _opened(source: str) -> EventSource:
-    found = open_source(source)
-    assert not isinstance(found, ChangeSource)
-    return found
+    return cast(EventSource, open_source(source))
 
 
 class _Books:
