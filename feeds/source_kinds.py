@@ -28,7 +28,7 @@ from orderbook.feeds.files.tardis import open_tardis
 from orderbook.feeds.files.view_events import VIEWS_METADATA, open_view_events
 from orderbook.feeds.recording.capture_files import begins_as_cryptofeed, is_cryptofeed_file
 from orderbook.feeds.recording.capture_replay import open_captures
-from orderbook.feeds.recording.parquet_record import RecordSource, is_record, read_footer, times_of
+from orderbook.feeds.recording.parquet_record import LABELS, RecordSource, is_record, read_footer, times_of
 from orderbook.feeds.source import EventSource
 from orderbook.feeds.storage import (
     Place,
@@ -435,6 +435,8 @@ def record_files(text: str) -> list[Place] | None:
 
 def _record_paths(text: str) -> list[Place]:
     files = files_at(place(text), ["*.parquet"])
+    # Labels of injected abuse lie beside their record.
+    files = [file for file in files if len(files) == 1 or not file.name.endswith(LABELS)]
     if not files:
         raise SourceError(f"{text}: no record files there; check the path")
     return files

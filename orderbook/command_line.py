@@ -90,6 +90,18 @@ MonitorUrl = Annotated[
     str, typer.Option("--url", help="Of a run's monitor, as the run prints it, or HOST:PORT.", metavar="URL")
 ]
 Token = Annotated[str, typer.Option("--token", help="Where the monitor has one.")]
+Abuse = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--abuse",
+        help="Labelled abuse between the messages, as spoofing=5; also layering, quote_stuffing, "
+        "momentum_ignition, marking_the_close, wash_trades, iceberg, pinging.",
+        metavar="KIND=COUNT",
+    ),
+]
+Strength = Annotated[
+    float, typer.Option("--strength", help="Of the abuse: 1 is a clear case, 0.5 half of it.")
+]
 RowKey = Annotated[
     list[str] | None, typer.Option("--key", help="The row of a view with this key; a value each.")
 ]
@@ -609,23 +621,28 @@ def generate(
     imbalance: Annotated[
         float, typer.Option("--imbalance", help="0: balanced; 1: sides crowd to the touch in turns.")
     ] = 0.0,
+    rate: Annotated[float, typer.Option("--rate", help="Events a second of the market's time.")] = 20_000.0,
+    abuse: Abuse = None,
+    strength: Strength = 1.0,
 ) -> None:
     """Write a synthetic order flow, every order of it, to a Parquet record."""
-    from orderbook.feeds.recording.parquet_record import RecordWriter
-    from orderbook.market import synthetic_flow
-    from orderbook.run.display import progress_bar
+    from orderbook.commands.flow import generate as command
 
-    if out.suffix != ".parquet":
-        raise UserError(f"--out {out}: a record is Parquet, its name must end in .parquet")
-    batches = synthetic_flow.generate(events, symbols, levels, seed, imbalance=imbalance)
-    instruments, done = synthetic_flow.synthetic_instruments(symbols), 0
-    with progress_bar("generating") as bar, RecordWriter(out, instruments) as writer:
-        for batch in batches:
-            writer.write(batch)
-            done += len(batch)
-            bar(done / events, f"{done:,} events")
-    print(f"{out}: {done:,} events of {symbols:,} symbols, {out.stat().st_size:,} bytes")
-    told(out=str(out), events=done, symbols=symbols, bytes=out.stat().st_size)
+    command(out, events, symbols, levels, seed, imbalance, rate, abuse or (), strength)
+
+
+@app.command()
+def inject(
+    sources: Sources,
+    out: Annotated[Path, typer.Option("--out", help="The Parquet record to write.", metavar="FILE")],
+    abuse: Abuse = None,
+    strength: Strength = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same abuse.")] = 1,
+) -> None:
+    """Add labelled abuse to recorded sources, to see what the views of surveillance find of it."""
+    from orderbook.commands.flow import inject as command
+
+    command(sources, out, abuse or (), strength, seed)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

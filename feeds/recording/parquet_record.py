@@ -28,6 +28,8 @@ from orderbook.market.instruments import Instrument, Instruments
 # Version 1 has no units of prices and volumes: they are tick and lot.
 FORMAT_VERSION, _READ_VERSIONS = 2, (1, 2)
 ROW_GROUP_SIZE = 1 << 17
+# How the name of a file of labels ends, which says what was added to the record beside it.
+LABELS = ".labels.parquet"
 _METADATA_KEY = b"orderbook.record"
 _FIELDS = EVENT.names or ()
 _TYPES = {name: pa.from_numpy_dtype(EVENT[name]) for name in _FIELDS}
@@ -47,11 +49,12 @@ class RecordWriter:
 
     The file appears under `path` when the writer is closed; until then its name ends in `.partial`. Use
     it as a context manager: an error inside it keeps what was written. Where the disk refuses, OutputError is
-    raised and there is no file.
+    raised and there is no file. `rows` counts the events.
     """
 
     def __init__(self, path: Path, instruments: Instruments, row_group_size: int = ROW_GROUP_SIZE):
         self.path = path
+        self.rows = 0
         self._row_group_size = row_group_size
         self._waiting: list[Events] = []
         self._waiting_rows = 0
@@ -62,6 +65,7 @@ class RecordWriter:
         """Append EVENT[n]; the array may be reused afterwards."""
         self._waiting.append(events.copy())
         self._waiting_rows += len(events)
+        self.rows += len(events)
         if self._waiting_rows >= self._row_group_size:
             self._flush()
 

@@ -33,7 +33,7 @@ from orderbook.run.pipeline import Pipeline
 
 __all__ = ["ends_once", "orderbook"]
 
-COMMANDS = ("run", "replay", "explain", "check", "generate")
+COMMANDS = ("run", "replay", "explain", "check", "generate", "inject")
 MESSAGES = (
     "34200.1,1,1,100,2239500,1",
     "34200.2,1,2,50,2239600,-1",
