@@ -32,7 +32,6 @@ _LABELS = pa.schema([
     ("non_bona_fide", _IDS), ("bona_fide", _IDS), ("counterparties", _IDS), ("taken", _IDS),
     ("messages", pa.int64()), ("dropped", pa.int64()), ("cut_short", pa.bool_()),
 ])  # fmt: skip
-Progress = Callable[[float, str], None]
 
 
 def generate(
@@ -51,10 +50,12 @@ def generate(
     def batches() -> Iterator[Events]:
         return generated(events, symbols, levels, seed, imbalance=imbalance, rate=rate)
 
-    injector = _injector(_checked(out), abuse, batches, strength, seed)
-    instruments, done = synthetic_instruments(symbols), 0
+    _checked(out)
+    injector = _injector(abuse, batches, strength, seed)
+    # Whatever is wrong with the arguments is told before there is a file.
+    flow, instruments, done = batches(), synthetic_instruments(symbols), 0
     with progress_bar("generating") as bar, RecordWriter(out, instruments) as writer:
-        for batch in batches():
+        for batch in flow:
             writer.write(batch if injector is None else injector.apply(batch))
             done += len(batch)
             bar(done / events, f"{done:,} events")
@@ -83,7 +84,7 @@ def inject(sources: Sequence[str], out: Path, abuse: Sequence[str], strength: fl
     def batches() -> Iterator[Events]:
         return (item for item in merger if isinstance(item, np.ndarray))
 
-    injector = _injector(out, abuse, batches, strength, seed)
+    injector = _injector(abuse, batches, strength, seed)
     assert injector is not None
     with progress_bar("injecting") as bar, RecordWriter(out, merger.instruments) as writer:
         for batch in batches():
@@ -103,14 +104,13 @@ def inject(sources: Sequence[str], out: Path, abuse: Sequence[str], strength: fl
         raise error
 
 
-def _checked(out: Path) -> Path:
+def _checked(out: Path) -> None:
     if out.suffix != ".parquet":
         raise UserError(f"--out {out}: a record is Parquet, its name must end in .parquet")
-    return out
 
 
 def _injector(
-    out: Path, abuse: Sequence[str], batches: Callable[[], Iterable[Events]], strength: float, seed: int
+    abuse: Sequence[str], batches: Callable[[], Iterable[Events]], strength: float, seed: int
 ) -> Injector | None:
     if not abuse:
         return None
