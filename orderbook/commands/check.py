@@ -23,7 +23,7 @@ from orderbook.configuration.options import (
 )
 from orderbook.core.errors import ConfigurationError, OrderbookError, visible
 from orderbook.core.summaries import told
-from orderbook.engine.plan.describe import warnings
+from orderbook.engine.plan.describe import Cost, warnings
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import read_statistics
 from orderbook.engine.runtime.measures import within_budget
@@ -226,11 +226,16 @@ def diff(first: Path | None, second: Path) -> None:
     told(
         views=[
             {
-                "view": one.view, "costs": [None if cost is None else str(cost) for cost in one.costs],
-                "maps": one.maps, "lines": one.text,
+                "view": one.view, "costs": _texts(one.costs), "maps": one.maps, "lines": one.text,
+                "events": {name: _texts(costs) for name, costs in one.events.items()},
+                "map_costs": {name: _texts(costs) for name, costs in one.of_maps.items()},
             }
             for one in found.views
         ],
         maps={"kept": found.kept, "new": found.new, "dropped": found.dropped},
         filled_from=found.filled_from, restart=found.restart, settings=settings,
     )  # fmt: skip
+
+
+def _texts(costs: Sequence[Cost | None]) -> list[str | None]:
+    return [None if cost is None else str(cost) for cost in costs]

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from orderbook.commands.common import configured, settings, tell_incomplete
 from orderbook.commands.replay import apply_all
@@ -18,8 +19,8 @@ from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.measures import within_budget
 from orderbook.feeds.merge import Merger, check_relations
 from orderbook.feeds.source_kinds import open_sources
-from orderbook.operations.explain import SHOWN_PARTITIONS
 from orderbook.operations.explain import explain as explained
+from orderbook.operations.overview import SHOWN_PARTITIONS, overview
 from orderbook.operations.summary import findings_of
 from orderbook.run.assembly import (
     assemble,
@@ -57,11 +58,16 @@ def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[st
             program, statistics, note = budgeted.program, budgeted.statistics, f"\n{budgeted}\n"
     else:
         program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
-    text = explained(program, name, stage, statistics) + (note if stage is None else "")
+    figures: Mapping[str, Any] = {}
+    if stage is None:
+        seen = overview(program, name, statistics)
+        text, figures = seen.text() + note, seen.json()
+    else:
+        text = explained(program, name, stage)
     if stage is None and any(one.name == name for one in program.catalog.strategies):
         lines = _in_loop(configuration, strategy_of(program, name), program)
         text = "\n".join([text.rstrip("\n"), "", *lines, ""])
-    told(view=name, stage=stage, text=text)
+    told(view=name, stage=stage, text=text, **figures)
     # What is piped can be compiled again, what a terminal gets must not steer it.
     text = visible_lines(text.split("\n")) if sys.stdout.isatty() else text
     print(text, end="" if text.endswith("\n") else "\n")

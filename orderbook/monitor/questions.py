@@ -86,19 +86,19 @@ class ExplainQuestion:
     command: ClassVar[str] = "explain"
 
     def answer(self) -> dict[str, Any]:
-        """The texts of the stages and the overview, and a line for each map."""
-        from orderbook.engine.plan.describe import map_text
-        from orderbook.engine.plan.planner import plan
-        from orderbook.operations.explain import STAGES, overview, part_of
+        """The texts of the stages and the overview, and a line for each map and column of the lineage."""
+        from orderbook.operations.explain import STAGES
+        from orderbook.operations.overview import overview
         from orderbook.views.compilation import compile_source
+        from orderbook.views.lineage import lineage_lines
 
         program = compile_source(self.source)
-        part = part_of(program.program, self.view)
-        planned = plan(part)
+        found = overview(program, self.view)
         return {
             **{stage: STAGES[stage](program, self.view) for stage in _SHOWN},
-            "overview": overview(program, self.view),
-            "maps": [map_text(planned, declaration.name, {}, {}, "about ") for declaration in part.maps],
+            "overview": found.text(),
+            "lineage": [] if found.lineage is None else list(lineage_lines(found.lineage)),
+            "maps": [one.text for one in found.maps],
         }
 
 

@@ -6,13 +6,16 @@ A running engine takes over the maps that both programs hold, and fills the othe
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orderbook.configuration.configuration import Configuration
 from orderbook.engine.plan.describe import Cost
-from orderbook.engine.runtime.map_entries import matching, relations_to_fill
-from orderbook.operations.explain import STAGES, part_of, worst_event
+from orderbook.engine.plan.planner import plan
+from orderbook.engine.runtime.map_entries import Match, matching, relations_to_fill
+from orderbook.operations.explain import STAGES
+from orderbook.operations.overview import event_costs, map_costs
+from orderbook.operations.view_parts import part_of
 from orderbook.views.m3_link import maps_by_hand
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import Relation
@@ -20,18 +23,32 @@ from orderbook.views.types import Relation
 _CONTEXT = 1
 
 
+def _said(cost: Cost | None) -> str:
+    return "nothing" if cost is None else str(cost)
+
+
 @dataclass(frozen=True, slots=True)
 class ViewDifference:
     """A view that is there before or after, or in both and otherwise.
 
     text: lines of its bound SQL that differ. costs, maps: of the worst event, and how many keep it, before
-    and after; None where it is not there.
+    and after; None where it is not there. events, of_maps: classes of cost that changed, by event, and by map
+    of those that both have, under the name that it has after; None where an event is of no cost.
     """
 
     view: str
     costs: tuple[Cost | None, Cost | None]
     maps: tuple[int | None, int | None]
     text: tuple[str, ...] = ()
+    events: Mapping[str, tuple[Cost | None, Cost | None]] = field(default_factory=dict)
+    of_maps: Mapping[str, tuple[Cost | None, Cost | None]] = field(default_factory=dict)
+
+    def cost_lines(self) -> Iterator[str]:
+        """A line for each event and map whose cost is another."""
+        for name, (before, after) in self.events.items():
+            yield f"{name}: {_said(before)} -> {_said(after)}"
+        for name, (before, after) in self.of_maps.items():
+            yield f"map {name}: {_said(before)} -> {_said(after)}"
 
     def __str__(self) -> str:
         before, after = self.costs
@@ -73,6 +90,7 @@ class Differences:
         for one in self.views:
             yield str(one)
             yield from (f"    {line}" for line in one.text)
+            yield from (f"    cost of {line}" for line in one.cost_lines())
         yield f"maps: {len(self.kept)} taken over, {len(self.new)} new, {len(self.dropped)} dropped"
         yield from (f"  + {name}" for name in self.new)
         yield from (f"  - {name}" for name in self.dropped)
@@ -96,7 +114,7 @@ def program_differences(before: CompiledProgram, after: CompiledProgram) -> Diff
     held = {match.name for match in matches.values()}
     needed = relations_to_fill(after.program, matches) if new else frozenset()
     return Differences(
-        tuple(_views(before, after)),
+        tuple(_views(before, after, matches)),
         tuple(matches),
         new,
         tuple(one.name for one in before.program.maps if one.name not in held),
@@ -111,24 +129,56 @@ def _restart(before: Mapping[str, Relation], after: tuple[Relation, ...]) -> str
     return f"{', '.join(changed)} declared otherwise" if changed else None
 
 
-def _views(before: CompiledProgram, after: CompiledProgram) -> Iterator[ViewDifference]:
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """Of one view the classes of cost of its events and of its maps, by their names."""
+
+    events: Mapping[str, Cost]
+    maps: Mapping[str, Cost]
+
+    @classmethod
+    def of(cls, program: CompiledProgram, view: str) -> "_Costs":
+        part = part_of(program.program, view)
+        events = list(event_costs(plan(part)))
+        costs = map_costs(events)
+        maps = {one.name: costs.get(one.name, Cost.CONSTANT) for one in part.maps}
+        return cls({str(one): one.cost for one in events}, maps)
+
+    @property
+    def worst(self) -> Cost:
+        """That of the worst event."""
+        return max(self.events.values(), default=Cost.CONSTANT)
+
+
+def _changed(
+    before: Mapping[str, Cost], after: Mapping[str, Cost]
+) -> dict[str, tuple[Cost | None, Cost | None]]:
+    names = dict.fromkeys((*before, *after))
+    return {name: (a, b) for name in names if (a := before.get(name)) != (b := after.get(name))}
+
+
+def _views(
+    before: CompiledProgram, after: CompiledProgram, matches: Mapping[str, Match]
+) -> Iterator[ViewDifference]:
     own = {one.name for one in before.program.results}
     other = {one.name for one in after.program.results}
     for name in sorted(own | other):
-        costs = tuple(
-            worst_event(part_of(program.program, name)) if name in there else None
-            for program, there in ((before, own), (after, other))
+        was = _Costs.of(before, name) if name in own else None
+        now = _Costs.of(after, name) if name in other else None
+        found = ViewDifference(
+            name,
+            (None if was is None else was.worst, None if now is None else now.worst),
+            (None if was is None else len(was.maps), None if now is None else len(now.maps)),
         )
-        maps = tuple(
-            len(part_of(program.program, name).maps) if name in there else None
-            for program, there in ((before, own), (after, other))
-        )
-        text: tuple[str, ...] = ()
-        if name in own and name in other:
+        if was is not None and now is not None:
             text = tuple(_text(STAGES["sql"](before, name), STAGES["sql"](after, name)))
-            if not text and costs[0] == costs[1] and maps[0] == maps[1]:
+            events = _changed(was.events, now.events)
+            both = {m: matches[m].name for m in now.maps if m in matches and matches[m].name in was.maps}
+            of_maps = _changed({m: was.maps[old] for m, old in both.items()}, {m: now.maps[m] for m in both})
+            found = replace(found, text=text, events=events, of_maps=of_maps)
+            if not text and not events and not of_maps and found.maps[0] == found.maps[1]:
                 continue
-        yield ViewDifference(name, (costs[0], costs[1]), (maps[0], maps[1]), text)
+        yield found
 
 
 def _text(before: str, after: str) -> Iterator[str]:

@@ -15,8 +15,8 @@ from orderbook.engine.runtime.interface import Runtime
 from orderbook.engine.runtime.interpreter import Interpreter, InterpreterRuntime, Number
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import Version, ViewEvent
-from orderbook.operations.explain import part_of
 from orderbook.operations.summary import callback_text, fill_text, key_text, order_text, values_text
+from orderbook.operations.view_parts import part_of
 from orderbook.strategies.execution.client import LoggedRequest
 from orderbook.views.encoding.values import decoder, unpack
 from orderbook.views.m3 import Program, Statement, statement_text

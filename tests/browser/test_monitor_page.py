@@ -216,6 +216,8 @@ def test_why_of_an_alert_in_the_log(page: Page, monitored: Running, pictures: Pa
     page.until(f"{element('explain-text')}.textContent.startsWith('A version is')")
     page.click("why-newest")
     page.until(f"{element('why-version')}.value.length > 20")
+    page.click("explain-lineage")
+    page.until(f"{element('explain-text')}.textContent.startsWith('reads bids')")
     page.click("explain-costs")
     page.click("costs-ask")
     page.until(f"/ depth: [\\d.]+ [nµ]s/.test({element('explain-text')}.textContent)", 60)

@@ -334,6 +334,37 @@ def test_explain_gives_a_cost_for_every_statement(orderbook: Program) -> None:
     assert len(costs) == len(statements) > 10 and "O(log n)" in of_updates
 
 
+@pytest.mark.parametrize("view", ["sobi", "market/markouts", "surveillance/spoofing", "resilience"])
+def test_explain_tells_scripts_all_that_its_text_says(orderbook: Program, view: str) -> None:
+    told = json.loads(orderbook("explain", view, "--json").out)
+    text = told["text"]
+    said: list[str] = []
+    for column in told["columns"]:
+        said.append(f"  {column['name']} {column['type']}{' or NULL' * column['nullable']}")
+        assert f"  {column['name']}: " in text.partition("what columns derive from:")[2]
+    assert list(told["lineage"]["fields"]) == [column["name"] for column in told["columns"]]
+    assert f"  reads {', '.join(told['lineage']['inputs'])}\n" in text
+    said += [f"  {one['text']}" for one in told["maps"]]
+    classes = ["O(1)", "O(log n)", "O(log n + rows)", "O(groups * log n)", "O(slice)", "O(n)", "O(n * m)"]
+    worst: dict[str, str] = {}
+    for event in told["events"]:
+        named = {"insert": "insert into", "delete": "delete from", "update": "update of"}[event["event"]]
+        keys = " (not of keys)" * (event["event"] == "update")
+        said.append(f"  {named} {event['relation']}{keys}: {event['cost']}")
+        for one in event["statements"]:
+            said.append(f"    {one['cost']:<9} {one['map']}[{', '.join(one['keys'])}] {one['op']}")
+            worst[one["map"]] = max(one["cost"], worst.get(one["map"], "O(1)"), key=classes.index)
+        assert event["cost"] == max((s["cost"] for s in event["statements"]), key=classes.index)
+    said += [f"warning: {line}" for line in told["warnings"]]
+    said += [f"declare: {line}" for line in told["declarations"]]
+    by, why = told["threads"]["by"], told["threads"]["why_one"]
+    said.append(f"threads: one, {why}" if by is None else f"threads: several, by {by}")
+    lines = text.splitlines()
+    assert [line for line in lines if line in said] == said
+    assert {one["name"]: one["cost"] for one in told["maps"]} == worst
+    assert told["cost"] == max((e["cost"] for e in told["events"]), key=classes.index)
+
+
 def test_explain_warns_of_scans_and_takes_files(orderbook: Program, tmp_path: Path) -> None:
     view = write(
         tmp_path / "spread.sql", "SELECT COUNT(*) AS n FROM bids b, asks a WHERE b.volume * a.volume > 3"

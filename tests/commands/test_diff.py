@@ -41,6 +41,34 @@ def test_views_maps_costs_and_settings(orderbook: Program, tmp_path: Path) -> No
     assert orderbook("diff", a, a).out == "nothing differs\n"
 
 
+def test_costs_that_change_are_named_by_event_and_map(orderbook: Program, tmp_path: Path) -> None:
+    sql = "CREATE VIEW v AS SELECT COUNT(*) AS n FROM bids b, asks a WHERE b.price {} a.price;"
+    a = configuration(tmp_path, "a", sql.format("=") + COUNTS)
+    b = configuration(tmp_path, "b", sql.format(">") + COUNTS)
+    done = orderbook("diff", a, b, "--json")
+    (view,) = json.loads(done.out)["views"]
+    assert view["costs"] == ["O(1)", "O(log n)"]
+    # How many there are of each price is in both, and is looked up by ranges in one.
+    costs = [view["events"]["insert into bids"], *view["map_costs"].values()]
+    assert costs == [["O(1)", "O(log n)"]] * 3
+    assert "    cost of insert into asks: O(1) -> O(log n)\n" in done.err
+    back = json.loads(orderbook("diff", b, a, "--json").out)["views"][0]
+    assert back["events"] == {name: costs[::-1] for name, costs in view["events"].items()}
+    explained = json.loads(orderbook("explain", tmp_path / "b.sql", "--json").out)
+    assert explained["view"] == "counts" and explained["cost"] == "O(1)"
+
+
+def test_costs_of_events_that_are_new(orderbook: Program, tmp_path: Path) -> None:
+    a = configuration(tmp_path, "a", COUNTS)
+    b = configuration(
+        tmp_path, "b", COUNTS.replace("asks", "(SELECT symbol FROM asks UNION ALL SELECT symbol FROM bids) t")
+    )
+    done = orderbook("diff", a, b, "--json")
+    (view,) = json.loads(done.out)["views"]
+    assert view["events"]["insert into bids"] == [None, "O(1)"]
+    assert "cost of insert into bids: nothing -> O(1)" in done.err
+
+
 def test_relations_that_are_declared_otherwise_need_a_restart(orderbook: Program, tmp_path: Path) -> None:
     stream = "CREATE STREAM s (a INTEGER NOT NULL{}); CREATE VIEW v AS SELECT SUM(a) AS a FROM s;"
     a = configuration(tmp_path, "a", stream.format(""))

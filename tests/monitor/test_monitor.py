@@ -159,6 +159,7 @@ def test_requests_are_answered_or_refused_with_their_id() -> None:
             assert (table["rows"], table["count"], table["truncated"]) == ([["A", 1]], 1, False)
             explained = await one.ask(id=2, op="explain", view="totals")
             assert "quotes" in explained["m3"]
+            assert explained["lineage"][:2] == ["reads quotes", "symbol: identity quotes.symbol"]
             for number, (request, error) in enumerate(
                 (
                     ({"op": "sql", "sql": "SELECT nothing FROM totals"}, "nothing"),

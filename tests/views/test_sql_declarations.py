@@ -5,7 +5,8 @@ from sql_reference import MAINTAINED
 
 from orderbook.core.errors import SqlError
 from orderbook.engine.plan.describe import Cost
-from orderbook.operations.explain import declarations, worst_event
+from orderbook.operations.declarations import declarations
+from orderbook.operations.view_parts import worst_event
 from orderbook.views.compilation import compile_views
 from orderbook.views.program import CompiledProgram
 

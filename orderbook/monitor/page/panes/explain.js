@@ -4,7 +4,7 @@ import { count, duration } from "../core/format.js";
 import { Pane } from "../core/pane.js";
 import { load, save } from "../core/storage.js";
 
-const STAGES = [["overview", "Overview"], ["sql", "SQL"], ["m3", "M3"], ["plan", "Plan"], ["maps", "Maps"], ["why", "Why"], ["costs", "Costs"]];
+const STAGES = [["overview", "Overview"], ["lineage", "Lineage"], ["sql", "SQL"], ["m3", "M3"], ["plan", "Plan"], ["maps", "Maps"], ["why", "Why"], ["costs", "Costs"]];
 /** A version as `orderbook why --at` takes it. */
 const VERSION = /^\s*(-?\d{1,19})\s*,\s*(\d+)\s*,\s*(\d+)\s*$/;
 const LONG_PATIENCE = 60_000;
