@@ -208,12 +208,12 @@ def _texts(codes: NDArray[np.int64], dictionary: Dictionary) -> pa.DictionaryArr
 def _block(source: str, batch: pa.RecordBatch, dictionary: Dictionary) -> Block:
     versions = np.empty(len(batch), VERSION)
     for place, part in enumerate(_PARTS):
-        versions[part] = batch.column(place).to_numpy()
-    deletes = batch.column(_OWN - 1).to_numpy(zero_copy_only=False)
+        versions[part] = np.from_dlpack(batch.column(place))
+    deletes = np.from_dlpack(batch.column(_OWN - 1).cast(pa.uint8())).astype(np.bool_)
     values = np.empty((len(batch), batch.num_columns - _OWN), np.int64)
     for place, column in enumerate(batch.columns[_OWN:]):
         values[:, place] = (
-            _codes(column, dictionary) if pa.types.is_dictionary(column.type) else column.to_numpy()
+            _codes(column, dictionary) if pa.types.is_dictionary(column.type) else np.from_dlpack(column)
         )
     return Block(source, versions, deletes, values)
 
@@ -223,7 +223,7 @@ def _codes(column: pa.DictionaryArray, dictionary: Dictionary) -> NDArray[np.int
     strings = [text.decode("utf-8", "surrogatepass") for text in column.dictionary.to_pylist()]
     # One more for NULL, which is shown as -1 and so finds the last.
     codes = np.append(dictionary.encode_all(strings), NULL_CODE)
-    found: NDArray[np.int64] = codes[column.indices.fill_null(-1).to_numpy()]
+    found: NDArray[np.int64] = codes[np.from_dlpack(column.indices.fill_null(-1))]
     return found
 
 

@@ -172,7 +172,7 @@ class RecordSource:
                 ):
                     events = np.empty(len(batch), EVENT)
                     for name in _FIELDS:
-                        events[name] = batch.column(name).to_numpy(zero_copy_only=False)
+                        events[name] = np.from_dlpack(batch.column(name))
                     events["instrument"] = indexes[events["instrument"]]
                     yield events
             except (pa.ArrowException, OSError, IndexError) as error:
