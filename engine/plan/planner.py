@@ -3,7 +3,7 @@
 Whole statements are lowered here: those that loop and read what they write see it as it was before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from orderbook.engine.plan.lower import Derived, Lowering
@@ -107,7 +107,7 @@ def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: 
         statements = _statements(program, derived, trigger.statements, event)
         triggers.append(TriggerPlan(trigger.relation, trigger.insert, trigger.parameters, statements))
     shared = [{d.name for d in g} for g in groups if len(g) > 1]
-    changes = tuple(_update(program, derived, u) for u in updates(program, shared))
+    changes = tuple(_update(program, derived, u, shared) for u in updates(program, shared))
     results = tuple(_result(program, derived, r) for r in program.results)
     access = Access()
     of_updates = (s for u in changes for part in u.parts for s in part)
@@ -126,22 +126,28 @@ def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: 
     return Plan(whole, tuple(stores), initial, tuple(triggers), results, directories, changes)
 
 
-def _update(program: Program, derived: Derived, update: Update) -> UpdatePlan:
+def _update(
+    program: Program, derived: Derived, update: Update, shared: Sequence[Collection[str]]
+) -> UpdatePlan:
     columns = program.relation(update.relation).columns
     event = {
         v: unscaled(c.type) for row in (update.old, update.new) for v, c in zip(row, columns, strict=True)
     }
-    parts = tuple(_statements(program, derived, own, event) for own in update.parts)
+    parts = tuple(_statements(program, derived, own, event, shared) for own in update.parts)
     return UpdatePlan(update.relation, update.old, update.new, update.same, parts)
 
 
 def _statements(
-    program: Program, derived: Derived, statements: Sequence[Statement], event: Mapping[Var, Type]
+    program: Program,
+    derived: Derived,
+    statements: Sequence[Statement],
+    event: Mapping[Var, Type],
+    shared: Sequence[Collection[str]] = (),
 ) -> tuple[StatementPlan, ...]:
-    """Statements that read the state after are moved behind all that they read."""
+    """Statements that read the state after are moved behind all that they read; see `levels`."""
     planned = [
         statement_plan(program, derived, s, event, level)
-        for s, level in zip(statements, levels(statements), strict=True)
+        for s, level in zip(statements, levels(statements, shared), strict=True)
     ]
     return tuple(sorted(planned, key=lambda s: s.level))
 

@@ -256,17 +256,31 @@ def _cursors(names: set[str], keys: int, position: int, reads: Reads) -> list[tu
     return found
 
 
-def levels(statements: Sequence[Statement]) -> list[int]:
-    """For each statement how late it comes: 0 reads the state before, others what lower ones wrote."""
-    written: dict[str, int] = {}
-    found = []
-    for statement in statements:
-        level = 0
-        if statement.after:
-            level = 1 + max((written.get(m, 0) for m in maps_in(statement.value)), default=0)
-            written[statement.target] = max(level, written.get(statement.target, 0))
-        found.append(level)
-    return found
+def levels(statements: Sequence[Statement], together: Sequence[Collection[str]] = ()) -> list[int]:
+    """For each statement how late it comes: 0 reads the state before, others what lower ones wrote.
+
+    together: names of maps that share their entries, which what the state after says is written of at once.
+    """
+    earliest: dict[str, int] = {}
+    while True:
+        written: dict[str, int] = {}
+        said: dict[str, int] = {}
+        found = []
+        for statement in statements:
+            level, target = 0, statement.target
+            if statement.after:
+                level = 1 + max((written.get(m, 0) for m in maps_in(statement.value)), default=0)
+                if statement.op == ":=":
+                    level = said[target] = max(level, earliest.get(target, 0))
+                written[target] = max(level, written.get(target, 0))
+            found.append(level)
+        late = {
+            name: max(said[own] for own in said.keys() & group) for group in together for name in group
+            if name in said
+        }  # fmt: skip
+        if all(said[name] == level for name, level in late.items()):
+            return found
+        earliest = late
 
 
 def sharing(program: Program) -> list[list[MapDeclaration]]:

@@ -48,7 +48,7 @@ class Update:
     parts: tuple[tuple[Statement, ...], ...]
 
 
-def updates(program: Program, shared: Iterable[Collection[str]] = ()) -> Iterator[Update]:
+def updates(program: Program, shared: Sequence[Collection[str]] = ()) -> Iterator[Update]:
     """An update for every relation where it does less than the two triggers.
 
     shared: names of maps that share their entries, which are made what the state says together.
@@ -62,7 +62,7 @@ def updates(program: Program, shared: Iterable[Collection[str]] = ()) -> Iterato
 
 
 def _update(
-    program: Program, delete: Trigger, insert: Trigger, shared: Iterable[Collection[str]]
+    program: Program, delete: Trigger, insert: Trigger, shared: Sequence[Collection[str]]
 ) -> Update | None:
     old = delete.parameters
     insertion = _renamed(insert.statements, dict(zip(insert.parameters, old, strict=True)))
@@ -82,7 +82,7 @@ def _update(
     said = {s.target for s in both if s.op == ":="}
     changed |= {t for group in shared if not changed.isdisjoint(group) for t in said.intersection(group)}
     apart |= {t for t in changed if not _summed(program, *by_target[t], written, {*names})}
-    apart = _closed(program, both, apart)
+    apart = _closed(program, both, apart, [said.intersection(group) for group in shared])
     if not changed or written <= apart:
         return None
     new = _renamed(insertion, names)
@@ -218,10 +218,13 @@ def _says_the_state(deleted: Sequence[Statement], inserted: Sequence[Statement])
     return one == other and one.op == ":=" and one.after
 
 
-def _closed(program: Program, statements: Sequence[Statement], names: set[str]) -> set[str]:
+def _closed(
+    program: Program, statements: Sequence[Statement], names: set[str], together: Sequence[set[str]]
+) -> set[str]:
     """The maps of these names, with what has to be done in turn where these are.
 
-    That is all that they read of what the event writes, the counts of doubles, and what exchanges any of it.
+    That is all that they read of what the event writes, the counts of doubles, what exchanges any of it, and
+    what is written `together` with any of it.
     """
     written = {s.target for s in statements}
     found, size = set(names), -1
@@ -231,6 +234,7 @@ def _closed(program: Program, statements: Sequence[Statement], names: set[str]) 
         counts = {m.count for m in program.maps if m.name in found and m.count}
         found |= (reads | counts) & written
         found |= {s.target for s in statements if s.op == "+=" and not found.isdisjoint(maps_read(s.value))}
+        found.update(*(group for group in together if not found.isdisjoint(group)))
     return found
 
 

@@ -1,6 +1,7 @@
 """A row deleted and another inserted in one event: where one trigger does both, and what comes of it."""
 
 import random
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from oracle import difference
 from views_catalogue import Entry
 
 import orderbook
+from orderbook.configuration.configuration import load_configuration
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.updates import updates
+from orderbook.views.library import shipped_views
 
 STREAM = """
     CREATE STREAM r (k INTEGER, p INTEGER NOT NULL, v INTEGER, w INTEGER NOT NULL, x DOUBLE)
@@ -120,3 +123,42 @@ def test_m3_by_hand_does_what_it_says(name: str) -> None:
         for view in ("shown", "q"):
             assert not difference(found.rows(view), expected.rows(view))
         assert not found.rows_not_told()
+
+
+# A count of a touch waits in the triggers for whether there is one, as what is near the touch does.
+NEAR = """
+    CREATE VIEW top AS SELECT k, MAX(p) AS p FROM levels GROUP BY k;
+    CREATE VIEW near AS
+    SELECT r.k, SUM(r.p * r.w) / SUM(r.w) AS p FROM r
+    WHERE 0.5 * (SELECT SUM(b.w) FROM r b
+                 WHERE b.k = r.k AND b.p >= 0.6 * (SELECT MAX(c.p) FROM r c WHERE c.k = b.k))
+        > (SELECT COALESCE(SUM(b.w), 0) FROM r b WHERE b.k = r.k AND b.p > r.p)
+    GROUP BY r.k;
+    CREATE VIEW q AS
+    SELECT t.k, t.p FROM top t JOIN (SELECT DISTINCT k FROM s) o ON o.k = t.k
+    UNION ALL SELECT t.k, -t.p FROM top t JOIN (SELECT DISTINCT k FROM s) o ON o.k = t.k;
+    CREATE VIEW both AS SELECT t.k, n.p FROM top t JOIN near n ON n.k = t.k"""
+
+
+def test_maps_that_share_entries_are_right_together() -> None:
+    domains = {"r": {**_DOMAIN, "k": (0, 1)}, "s": {**_DOMAIN, "k": (0, 1)}}
+    entry = Entry("near", STREAM + NEAR, domains=domains)
+    assert check(entry, 0, 200) > 80
+
+
+def test_maps_that_share_entries_are_written_at_once() -> None:
+    """Of shipped views together: where an update leaves out what some of them wait for in the triggers."""
+    views = [shipped_views()[name] for name in ("touch", "sobi_band", "micro_price", "market_maker")]
+    planned = plan(orderbook.compile(views, load_configuration(None).parameters).program)
+    groups = [{*store.maps} for store in planned.stores if len(store.maps) > 1]
+    several = 0
+    for update, group in product(planned.updates, groups):
+        own = [
+            (number, statement.level)
+            for number, part in enumerate(update.parts)
+            for statement in part
+            if statement.target in group and statement.op == ":="
+        ]
+        assert len({*own}) <= 1 or {number for number, _ in own} == {0, 1}
+        several += len(own) > 1
+    assert several > 2
