@@ -605,11 +605,14 @@ def run_tests(
     backend: Annotated[
         Backend | None, typer.Option("--backend", help="One of them; without it, on both.")
     ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="On Spark, too, which takes seconds to start.")
+    ] = False,
 ) -> None:
     """Run unit tests of views: rows and events that are given, rows and events that are expected."""
     from orderbook.commands.view_tests import run_tests as command
 
-    command(path or (), config, chosen, None if backend is None else backend.value)
+    command(path or (), config, chosen, None if backend is None else backend.value, spark)
 
 
 @app.command()

@@ -18,11 +18,11 @@ the row's number. Of expected rows only the columns that are written are compare
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -30,7 +30,6 @@ from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import ConfigurationError, DataError, OrderbookError, UserError, suggestion
 from orderbook.core.units import moment_text, value_text
 from orderbook.engine.runtime.engine import Engine
-from orderbook.engine.runtime.live_view import ViewRow
 from orderbook.engine.runtime.program_start import Backend
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.run.assembly import view_files, with_read
@@ -88,11 +87,58 @@ class ViewTest:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a test on a backend: lines that say what is otherwise, none where it passes."""
+    """What became of a test on a backend: lines that say what is otherwise, none where it passes.
+
+    skipped: why it was not run there, where it was not.
+    """
 
     test: ViewTest
     backend: str
     lines: list[str] = field(default_factory=list)
+    skipped: str | None = None
+
+
+class ShownRow(Protocol):
+    """A row of a view: its columns by name, and how often it stands."""
+
+    @property
+    def multiplicity(self) -> int: ...
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+    def items(self) -> Iterable[tuple[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row that a test inserts or deletes: its values in the order of the columns, times as ns.
+
+    number: of the message, from 1; an update is a delete and an insert of one.
+    """
+
+    number: int
+    relation: str
+    insert: bool
+    row: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """A change of a view's row in the message `number`: the row of `key` from then on; None: it has ended."""
+
+    number: int
+    key: tuple[Any, ...]
+    row: ShownRow | None
+
+
+class NotThereError(Exception):
+    """A test cannot run on another runtime, for the reason that this says."""
+
+
+# Makes the histories of views, each in order, of changes of relations. Raises NotThereError.
+HistoryMaker = Callable[
+    [CompiledProgram, Sequence[str], Sequence[RowChange]], Mapping[str, Sequence[HistoryRow]]
+]
 
 
 def test_files(paths: Sequence[Path]) -> list[Path]:
@@ -156,9 +202,27 @@ class ViewTests:
 
     def run(self, test: ViewTest, backend: Backend) -> Outcome:
         """Raises UserError, with its place, where a test cannot be run."""
+        return self._outcome(test, backend, lambda program, lines: _Run(test, program, backend, lines).go())
+
+    def run_elsewhere(self, test: ViewTest, where: str, history: HistoryMaker) -> Outcome:
+        """On a runtime that gives the whole histories of views. Raises UserError as `run` does."""
+
+        def go(program: CompiledProgram, lines: list[str]) -> None:
+            first = _HistoryRun(test, program, [], None)
+            first.go()
+            found = history(program, list(first.asked), first.changes)
+            _HistoryRun(test, program, lines, found).go()
+
+        return self._outcome(test, where, go)
+
+    def _outcome(
+        self, test: ViewTest, backend: str, go: Callable[[CompiledProgram, list[str]], None]
+    ) -> Outcome:
         outcome = Outcome(test, backend)
         try:
-            _Run(test, self._program(test), backend, outcome.lines).go()
+            go(self._program(test), outcome.lines)
+        except NotThereError as error:
+            outcome.skipped = str(error)
         except UserError as error:
             said = str(error)
             raise UserError(
@@ -205,6 +269,8 @@ class _Run:
         self._relations = {one.name: one for one in program.relations}
         self._held: dict[str, list[dict[str, Any]]] = {}
         self._events: dict[str, list[ViewEvent]] = {}
+        # Of times, ns.
+        self._resolution = 1
 
     def go(self) -> None:
         given, place = self._test.given, self._test.place
@@ -212,14 +278,29 @@ class _Run:
             for row in _listed(place, rows):
                 self._insert(relation, row, place)
         for view, _ in _named(place, given.get("expect_events") or {}, "expect_events"):
-            own: list[ViewEvent] = []
-            self._events[view] = own
-            self._engine.subscribe(view, own.append, fire="change")
+            self._follow(view)
         for number, step in enumerate(_listed(place, given.get("steps") or []), 1):
             self._step(step, number)
         self._expect(given.get("expect") or {}, place, "at the end")
         for view, wanted in (given.get("expect_events") or {}).items():
             self._expect_events(view, _listed(place, wanted), place)
+
+    def _follow(self, view: str) -> None:
+        own: list[ViewEvent] = []
+        self._events[view] = own
+        self._engine.subscribe(view, own.append, fire="change")
+
+    def _rows(self, view: str) -> Sequence[ShownRow] | None:
+        """The rows of a view at this moment; None where nothing is known of it yet."""
+        return list(self._engine[view].values())
+
+    def _told(self, view: str) -> Sequence[tuple[ShownRow | None, ShownRow | None]] | None:
+        """Old and new of each event of a view since it was followed."""
+        return [(event.old, event.new) for event in self._events[view]]
+
+    def _kinds(self, view: str) -> dict[str, Type]:
+        """The types of the columns of a view."""
+        return {c.name: c.type for c in self._engine[view].layout.result.columns}
 
     def _step(self, step: Mapping[str, Any], number: int) -> None:
         place = f"{self._file}:{getattr(step, 'line', 0)}"
@@ -248,12 +329,12 @@ class _Run:
     def _insert(self, relation: str, row: Mapping[str, Any], place: str) -> None:
         held = self._held.setdefault(relation, [])
         whole = _whole(self._relation(relation, place), row, sum(map(len, self._held.values())), place)
-        self._changed(place, lambda: self._engine.insert(relation, whole))
+        self._changed(place, lambda: self._engine.insert(relation, whole), relation, (whole, True))
         held.append(whole)
 
     def _delete(self, relation: str, row: Mapping[str, Any], place: str) -> None:
         found = self._found(relation, row, place)
-        self._changed(place, lambda: self._engine.delete(relation, found))
+        self._changed(place, lambda: self._engine.delete(relation, found), relation, (found, False))
         self._held[relation].remove(found)
 
     def _update(self, relation: str, given: Mapping[str, Any], place: str) -> None:
@@ -261,11 +342,15 @@ class _Run:
             raise UserError(f"{place}: an update is `{relation}: {{where: {{…}}, set: {{…}}}}`")
         old = self._found(relation, given["where"], place)
         new = _whole(self._relation(relation, place), {**old, **given["set"]}, 0, place)
-        self._changed(place, lambda: self._engine.update(relation, old, new))
+        both = (old, False), (new, True)
+        self._changed(place, lambda: self._engine.update(relation, old, new), relation, *both)
         self._held[relation].remove(old)
         self._held[relation].append(new)
 
-    def _changed(self, place: str, change: Any) -> None:
+    def _changed(
+        self, place: str, change: Callable[[], None], relation: str, *rows: tuple[Mapping[str, Any], bool]
+    ) -> None:
+        """Makes a change, of rows that come (True) and go."""
         try:
             change()
         except DataError as error:
@@ -296,21 +381,22 @@ class _Run:
     def _expect(self, given: Mapping[str, Any], place: str, when: str) -> None:
         for view, rows in _named(place, given, "expect"):
             wanted = _listed(place, rows)
-            live = self._engine[view]
-            columns = {c.name: c.type for c in live.layout.result.columns}
+            columns = self._kinds(view)
             shown = [name for name in columns if any(name in row for row in wanted)] or list(columns)
             for row in wanted:
                 _check_names(place, row, list(columns), f"view {view}")
-            held = [row for row in live.values() for _ in range(row.multiplicity)]
+            if (rows := self._rows(view)) is None:
+                continue
+            held = [row for row in rows for _ in range(row.multiplicity)]
             missing, more = self._differences(columns, wanted, held)
             if missing or more:
                 self._lines.append(f"view {view} {when}, {place}:")
                 self._lines += [f"  expected    {_text(row)}" for row in missing]
-                self._lines += [f"  is there    {_row_text(row, shown)}" for row in more]
+                self._lines += [f"  is there    {_row_text(row, columns, shown)}" for row in more]
 
     def _differences(
-        self, columns: Mapping[str, Type], wanted: Sequence[Mapping[str, Any]], held: Sequence[ViewRow]
-    ) -> tuple[list[Mapping[str, Any]], list[ViewRow]]:
+        self, columns: Mapping[str, Type], wanted: Sequence[Mapping[str, Any]], held: Sequence[ShownRow]
+    ) -> tuple[list[Mapping[str, Any]], list[ShownRow]]:
         # A row that says little may be any of several: each gets one such that as few as can be are left.
         fits = [[n for n, row in enumerate(held) if self._equal(columns, one, row)] for one in wanted]
         of_row: dict[int, int] = {}
@@ -327,7 +413,7 @@ class _Run:
         missing = [row for one, row in enumerate(wanted) if not placed(one, set())]
         return missing, [row for n, row in enumerate(held) if n not in of_row]
 
-    def _equal(self, columns: Mapping[str, Type], wanted: Mapping[str, Any], row: ViewRow) -> bool:
+    def _equal(self, columns: Mapping[str, Type], wanted: Mapping[str, Any], row: ShownRow) -> bool:
         return all(self._same(columns[name], value, row[name], name) for name, value in wanted.items())
 
     def _same(self, kind: Type, wanted: Any, value: Any, name: str) -> bool:
@@ -342,26 +428,33 @@ class _Run:
             word = encode_value(Column(name, kind), wanted, dictionary)
         except ValueError as error:
             raise UserError(f"{self._test.place}: column {name}: {error}") from None
+        if kind.kind is Kind.TIMESTAMP and self._resolution > 1:
+            return int(word or 0) // self._resolution == int(value) // self._resolution
         return bool(decoder(kind, dictionary)(word) == value)
 
     def _expect_events(self, view: str, wanted: Sequence[Mapping[str, Any]], place: str) -> None:
-        columns = {c.name: c.type for c in self._engine[view].layout.result.columns}
+        columns = self._kinds(view)
         for one in wanted:
             _check_names(place, one, ("old", "new"), "an event")
             for side in (one.get("old"), one.get("new")):
                 _check_names(place, side or {}, list(columns), f"view {view}")
-        found = self._events[view]
+        if (found := self._told(view)) is None:
+            return
         for number in range(max(len(wanted), len(found))):
             expected = wanted[number] if number < len(wanted) else None
             event = found[number] if number < len(found) else None
             if (
                 expected is not None
                 and event is not None
-                and all(self._is_side(columns, expected[side], getattr(event, side)) for side in expected)
+                and all(self._is_side(columns, expected[side], event[side == "new"]) for side in expected)
             ):
                 continue
             told = "none" if expected is None else ", ".join(f"{k} {_text(v)}" for k, v in expected.items())
-            came = "none" if event is None else f"old {_row_text(event.old)}, new {_row_text(event.new)}"
+            came = (
+                "none"
+                if event is None
+                else f"old {_row_text(event[0], columns)}, new {_row_text(event[1], columns)}"
+            )
             self._lines += [
                 f"event {number + 1} of view {view}, {place}:",
                 f"  expected    {told}",
@@ -369,11 +462,75 @@ class _Run:
             ]
 
     def _is_side(
-        self, columns: Mapping[str, Type], wanted: Mapping[str, Any] | None, row: ViewRow | None
+        self, columns: Mapping[str, Type], wanted: Mapping[str, Any] | None, row: ShownRow | None
     ) -> bool:
         if wanted is None or row is None:
             return wanted is None and row is None
         return self._equal(columns, wanted, row)
+
+
+class _HistoryRun(_Run):
+    """A test against histories that another runtime has made of its changes.
+
+    Without histories it finds out what these are to be of: `changes`, and `asked`, the views that are looked
+    at. The interpreter is there to say what is wrong with rows.
+    """
+
+    def __init__(
+        self,
+        test: ViewTest,
+        program: CompiledProgram,
+        lines: list[str],
+        histories: Mapping[str, Sequence[HistoryRow]] | None,
+    ) -> None:
+        super().__init__(test, program, "interpreter", lines)
+        self.changes: list[RowChange] = []
+        self.asked: dict[str, None] = {}
+        self._histories = histories
+        self._number = 0
+        self._followed_from: dict[str, int] = {}
+        # As fine as Spark's.
+        self._resolution = 1000
+
+    def _follow(self, view: str) -> None:
+        # That there is such a view.
+        self._kinds(view)
+        self._followed_from[view] = self._number
+
+    def _rows(self, view: str) -> Sequence[ShownRow] | None:
+        self.asked[view] = None
+        if self._histories is None:
+            return None
+        held: dict[tuple[Any, ...], ShownRow | None] = {}
+        for one in self._histories[view]:
+            if one.number <= self._number:
+                held[one.key] = one.row
+        return [row for row in held.values() if row is not None]
+
+    def _told(self, view: str) -> Sequence[tuple[ShownRow | None, ShownRow | None]] | None:
+        self.asked[view] = None
+        if self._histories is None:
+            return None
+        held: dict[tuple[Any, ...], ShownRow | None] = {}
+        events = []
+        for one in self._histories[view]:
+            if one.number > self._followed_from[view]:
+                events.append((held.get(one.key), one.row))
+            held[one.key] = one.row
+        return events
+
+    def _changed(
+        self, place: str, change: Callable[[], None], relation: str, *rows: tuple[Mapping[str, Any], bool]
+    ) -> None:
+        super()._changed(place, change, relation, *rows)
+        self._number += 1
+        columns, words = self._relations[relation].columns, self._engine.dictionary
+        for row, insert in rows:
+            values = []
+            for column in columns:
+                word = encode_value(column, row[column.name], words)
+                values.append(None if row[column.name] is None else decoder(column.type, words)(word))
+            self.changes.append(RowChange(self._number, relation, insert, tuple(values)))
 
 
 def _named(place: str, given: Any, what: str) -> Iterator[tuple[str, Any]]:
@@ -411,13 +568,12 @@ def _text(row: Mapping[str, Any] | None) -> str:
     return "no row" if row is None else " ".join(f"{name}={value_text(value)}" for name, value in row.items())
 
 
-def _row_text(row: ViewRow | None, columns: Sequence[str] | None = None) -> str:
+def _row_text(row: ShownRow | None, kinds: Mapping[str, Type], columns: Sequence[str] | None = None) -> str:
     if row is None:
         return "no row"
-    kinds = {c.name: c.type.kind for c in row._layout.result.columns}
     parts = []
     for name, value in row.items():
         if columns is None or name in columns:
-            is_time = kinds[name] is Kind.TIMESTAMP and isinstance(value, int)
-            parts.append(f"{name}={moment_text(value) if is_time else value_text(value)}")  # type: ignore[arg-type]
+            is_time = kinds[name].kind is Kind.TIMESTAMP and isinstance(value, int)
+            parts.append(f"{name}={moment_text(value) if is_time else value_text(value)}")
     return " ".join(parts)

@@ -1,11 +1,17 @@
 """`orderbook test`: tests of views pass where they should, and say what is otherwise where they fail."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line_support import Program, orderbook, write
 from paths import PROJECT
+from pyspark.sql import SparkSession
+
+from orderbook.configuration.configuration import load_configuration
+from orderbook.operations.view_tests import HistoryRow, RowChange, ViewTests, read_tests
 
 __all__ = ["orderbook"]
 
@@ -99,6 +105,77 @@ def test_what_is_otherwise_is_shown_row_by_row(orderbook: Program, folder: Path)
         "    expected    new symbol=D",
         "    is there    old no row, new symbol=C volume=3",
     ]
+
+
+KINDS = """
+- test: values of all kinds, of declared relations
+  view: kinds
+  given:
+    r: [{id: 1, at: 2026-01-05T14:30:00.123456789Z, d: 1.25, x: 0.5, b: true, s: a}, {id: 2, s: b}]
+    names: {s: a, name: x}
+  steps:
+    - expect: {kinds: [{name: x, d: 1.25, x: 0.5, b: true, at: 2026-01-05T14:30:00.123456789Z}]}
+    - insert: {names: {s: b}}
+    - expect: {kinds: [{s: a}, {s: b, name: null, d: null, x: null, b: null, at: null}]}
+    - update: {r: {where: {id: 2}, set: {d: -0.01}}}
+    - delete: {r: {id: 1}}
+  expect: {kinds: {s: b, d: -0.01}, counts: {s: b, n: 1, total: -0.01}}
+  expect_events:
+    kinds: [{old: null, new: {s: b, d: null}}, {old: {d: null}}, {new: {d: -0.01}}, {old: {s: a}, new: null}]
+    counts: [{old: {total: null}, new: {total: -0.01}}, {old: {s: a}, new: null}]
+"""
+KINDS_SQL = """
+CREATE STREAM r (id BIGINT PRIMARY KEY, at TIMESTAMP, d DECIMAL(9, 2), x DOUBLE, b BOOLEAN, s TEXT NOT NULL);
+CREATE STREAM names (s TEXT NOT NULL, name TEXT);
+CREATE VIEW kinds AS SELECT r.id, r.s, names.name, r.d, r.x, r.b, r.at FROM r JOIN names ON names.s = r.s;
+CREATE VIEW counts AS SELECT s, COUNT(*) AS n, SUM(d) AS total FROM r GROUP BY s;
+"""
+
+
+@pytest.mark.spark
+def test_spark_runs_tests_where_it_is_asked_for(
+    orderbook: Program, folder: Path, spark: SparkSession
+) -> None:
+    write(folder / "mine.test.yaml", PASSING)
+    write(folder / "kinds.sql", KINDS_SQL)
+    write(folder / "kinds.test.yaml", KINDS)
+    write(folder / "failing.test.yaml", FAILING)
+    config = write(folder / "c.toml", '[run]\nbackend = "interpreter"\n')
+    done = orderbook("test", folder, "--config", config, "--backend", "interpreter", "--spark", "--json")
+    told = json.loads(done.out)
+    assert (told["passed"], told["failed"]) == (4, 1), done.err
+    by_test: dict[str, list[dict[str, Any]]] = {}
+    for one in told["tests"]:
+        by_test.setdefault(one["test"], []).append(one)
+    assert all([one["backend"] for one in own] == ["interpreter", "spark"] for own in by_test.values())
+    skipped = {name: own[1]["skipped"] for name, own in by_test.items() if own[1]["skipped"]}
+    assert list(skipped) == ["trades leave after a minute"] and "NOW()" in str(skipped)
+    # What is otherwise is told alike.
+    plain, on_spark = (one["differences"] for one in by_test["wrong on purpose"])
+    assert plain == on_spark != []
+
+
+def test_a_runtime_that_gives_other_histories_fails(folder: Path) -> None:
+    file = write(folder / "kinds.test.yaml", KINDS)
+    write(folder / "kinds.sql", KINDS_SQL)
+    (test,) = read_tests(file)
+    tests = ViewTests(load_configuration(None))
+    asked: list[object] = []
+
+    def nothing(
+        program: object, views: Sequence[str], changes: Sequence[RowChange]
+    ) -> dict[str, list[HistoryRow]]:
+        asked.extend((list(views), [(one.number, one.relation, one.insert) for one in changes]))
+        return {view: [] for view in views}
+
+    outcome = tests.run_elsewhere(test, "nowhere", nothing)
+    assert asked == [
+        ["kinds", "counts"],
+        [(1, "r", True), (2, "r", True), (3, "names", True), (4, "names", True), (5, "r", False),
+         (5, "r", True), (6, "r", False)],
+    ]  # fmt: skip
+    assert sum("expected" in line for line in outcome.lines) == 11, outcome.lines
+    assert not tests.run(test, "interpreter").lines
 
 
 @pytest.mark.parametrize(
