@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import typer
 
 from orderbook.commands.common import configured, settled
@@ -117,6 +118,11 @@ class Run:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
+    def apply(self, changes: pl.DataFrame) -> None:
+        """Changes of declared streams, as `CompiledProgram.changes` takes them, between two messages."""
+        engine = self._pipeline.engine
+        engine.apply(engine.program.changes(changes))
+
     def publish(self, on: bool) -> None:
         """Have frames made from now on, or not."""
         if on and self._publishing is None:
@@ -142,12 +148,12 @@ class Run:
         while pipeline.events < begin:
             await asyncio.sleep(0)
         begun, monitor = pipeline.events, -share.spent
-        server, own, start = -_cpu_of(self.server.pid), -time.thread_time(), time.perf_counter()
+        server, own, start = -cpu_of(self.server.pid), -time.thread_time(), time.perf_counter()
         while pipeline.events < end:
             await asyncio.sleep(0)
         seconds = time.perf_counter() - start
         own += time.thread_time()
-        return Part(end - begun, seconds, own, monitor + share.spent, server + _cpu_of(self.server.pid))
+        return Part(end - begun, seconds, own, monitor + share.spent, server + cpu_of(self.server.pid))
 
     async def latencies(self, batches: Sequence[np.ndarray], pace: float) -> list[float]:
         """Seconds from handing over each batch until its events are applied; `pace` between two of them."""
@@ -268,7 +274,7 @@ async def ended(clients: subprocess.Popen[bytes]) -> Any:
     return json.loads((await asyncio.to_thread(clients.communicate))[0])
 
 
-def _cpu_of(pid: int) -> float:
+def cpu_of(pid: int) -> float:
     """CPU seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -317,8 +317,15 @@ def run_to_file(
     with _asked(sql, tables, parameters, running) as found:
         reader = (found.limit(0) if describe else found).to_arrow_reader(_FILE_BATCH_ROWS)
         schema = pa.schema([own.with_name(name) for own, name in zip(reader.schema, names, strict=True)])
-        with open(path, "r+b") as file, pa.ipc.new_file(file, schema) as writer:
-            return _written(reader, writer, schema, most)
+        return write_batches(reader, schema, running, path, most)
+
+
+def write_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, running: Running, path: str, most: int
+) -> int:
+    """Batches, as they come, into a file as `run_to_file` writes it; rows written. Raises SqlError."""
+    with open(path, "r+b") as file, pa.ipc.new_file(file, schema) as writer:
+        return _written(batches, writer, schema, running, most)
 
 
 @contextmanager
@@ -338,9 +345,13 @@ def _asked(
             running.end()
 
 
-def _written(reader: pa.RecordBatchReader, writer: Any, schema: pa.Schema, most: int) -> int:
+def _written(
+    batches: Iterable[pa.RecordBatch], writer: Any, schema: pa.Schema, running: Running, most: int
+) -> int:
     count = nbytes = 0
-    for batch in reader:
+    for batch in batches:
+        if running.stopped:
+            raise _stopped()
         count += batch.num_rows
         nbytes += batch.nbytes
         if nbytes > most:

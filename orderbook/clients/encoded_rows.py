@@ -1,6 +1,6 @@
 """Encoded rows of views and relations, and the tables that any process makes of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from orderbook.views.types import Kind, Relation, Type
 
 # Rows int64[n, columns], and how often each stands, int64[n].
 Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
+# Rows that are made batches at a time.
+_BATCH_ROWS = 1 << 15
 _TIMESTAMP = pa.timestamp("ns")
 
 
@@ -42,6 +44,21 @@ class EncodedRows:
         return views | {
             name: relation_table(one, rows, dictionary) for name, (one, rows) in self.relations.items()
         }
+
+    def batches(self, dictionary: Dictionary) -> Iterator[pa.RecordBatch]:
+        """The rows of `tables`, one after the other, some thousands at a time."""
+        for result, rows in self.views.values():
+            for at in range(0, len(rows), _BATCH_ROWS):
+                yield from view_table(result, rows[at : at + _BATCH_ROWS], dictionary).to_batches(_BATCH_ROWS)
+        for one, (values, counts) in self.relations.values():
+            for at in range(0, len(values), _BATCH_ROWS):
+                part = values[at : at + _BATCH_ROWS], counts[at : at + _BATCH_ROWS]
+                yield from relation_table(one, part, dictionary).to_batches(_BATCH_ROWS)
+
+    def schema(self) -> pa.Schema:
+        """Of the one view or relation that there is, see `table_schema`."""
+        (schema,) = (table_schema(of) for held in (self.views, self.relations) for of, _ in held.values())
+        return schema
 
 
 def view_table(result: Result, rows: NDArray[np.int64], dictionary: Dictionary) -> pa.Table:

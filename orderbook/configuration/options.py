@@ -332,14 +332,17 @@ class QueryOptions(Section):
     """What SQL of clients may take, ad hoc and for a continuous query or a view; beyond that it is refused.
 
     `time_limit` and `memory` are those of a query and of each of the two processes that run them, `rows` and
-    `answer` the size of an answer. `compile_time_limit` and `compile_memory` are those of a process that
-    binds and compiles; `views` is how many continuous queries of SQL there are.
+    `answer` the size of an answer. `copying` is what copying rows may take of the run's thread, as a fraction
+    of its time, for SQL and once more for reads in bulk, which wait for it. `compile_time_limit` and
+    `compile_memory` are those of a process that binds and compiles; `views` is how many continuous queries
+    of SQL there are.
     """
 
     time_limit: Duration = "10s"
     memory: _MEMORY = "512 MB"
     rows: Annotated[int, Field(ge=1)] = 1_000_000
     answer: Size = "2 MB"
+    copying: Annotated[float, Field(gt=0, le=1)] = 0.01
     compile_time_limit: Duration = "60s"
     compile_memory: _MEMORY = "1 GB"
     views: Annotated[int, Field(ge=0)] = 8

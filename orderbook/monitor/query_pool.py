@@ -150,11 +150,20 @@ _LOOK_SECONDS = 0.25
 _START_SECONDS, _STOP_SECONDS = 60.0, 1.0
 # Of the memory of a process, what the rows that a query reads may be.
 _ROWS_SHARE = 0.2
-# Of the time of the engine's thread, what copying rows may take: while it has events to apply, while it
-# waits, and seconds that are saved up for who asks now and then, or owed to who has not asked for a while.
-_BUSY, _IDLE, _SAVED, _OWED, _REST_SECONDS = 0.01, 0.01, 0.1, 0.3, 60.0
+# Likewise of rows that are only written to a file, of which the process has a part at a time.
+_BULK_SHARE = 0.6
+# Seconds of the engine's thread for copying rows that are saved up for who asks now and then, and those owed
+# to who has not asked for a while.
+_SAVED, _OWED, _REST_SECONDS = 0.1, 0.3, 60.0
+# Seconds for which who reads in bulk waits until rows may be copied, beyond what can be owed; and those that
+# writing the rows takes at most, which is bounded by their bytes, where the processors have other work.
+_BULK_PATIENCE, _BULK_SECONDS = 60.0, 60.0
 # What a second of copying, in the engine's thread, counts in the seconds of a process.
 _COPYING_COST = 20.0
+
+
+def _is_bulk(asked: Asked) -> bool:
+    return isinstance(asked, QueryArrow) and asked.bulk
 
 
 class Gone(Exception):
@@ -227,7 +236,14 @@ class QueryProcess:
         new = None if self._program is program else Queryable.of(program)
         self._program = None
         if isinstance(asked, QueryArrow):
-            question = Question(asked.sql, new, describe=asked.describe, file=asked.file, most=asked.most)
+            question = Question(
+                asked.sql,
+                new,
+                describe=asked.describe,
+                file=asked.file,
+                most=asked.most,
+                bulk=asked.bulk,
+            )
         else:
             question = Question(asked.sql, new, asked.dialect, asked.describe, asked.whole)
         reply = await self._asked(ASK, question)
@@ -238,13 +254,16 @@ class QueryProcess:
         self._program = program
         return reply
 
-    async def answer(self, taken: EngineSnapshot, most: int) -> Answered:
-        """The answer to the query that was planned, over at most so many bytes. Raises SqlError, Gone."""
+    async def answer(self, taken: EngineSnapshot, memory: int, share: float) -> Answered:
+        """The answer to the query that was planned, over at most a share of the memory in bytes.
+
+        Raises SqlError, Gone.
+        """
         encoded = await asyncio.to_thread(taken.encoded)
-        if encoded.nbytes > most:
+        if encoded.nbytes > (most := int(memory * share)):
             raise SqlError(
                 f"the query reads {size_text(encoded.nbytes)} of rows, the limit is {size_text(most)}, "
-                f"{_ROWS_SHARE:.0%} of queries.memory; ask a view of fewer rows"
+                f"{share:.0%} of queries.memory; ask a view of fewer rows"
             )
         reply = await self._asked(ROWS, Given(encoded, taken.dictionary.since(self._strings)))
         if isinstance(reply, Failed):
@@ -327,12 +346,12 @@ class QueryProcess:
 class Copying:
     """How much of the engine's thread copying rows takes: admitted where there is a share left, and measured.
 
-    A client that has not had rows for a while is admitted although others have spent what there was, up to a
-    bound.
+    share: of its time, whether it has events to apply or waits. A client that has not had rows for a while is
+    admitted although others have spent what there was, up to a bound.
     """
 
-    def __init__(self, waited: Callable[[], float]) -> None:
-        self._share = Share(waited, busy=_BUSY, idle=_IDLE, saved=_SAVED)
+    def __init__(self, waited: Callable[[], float], share: float) -> None:
+        self._share = Share(waited, busy=share, idle=share, saved=_SAVED)
         self._last: dict[int, float] = {}
 
     def admits(self, client: int) -> bool:
@@ -380,7 +399,8 @@ class QueryPool:
 
     def __init__(self, engine: GatedEngine, options: QueryOptions, waited: Callable[[], float]) -> None:
         self._engine, self._options = engine, options
-        self._copying = Copying(waited)
+        # Who reads large views in bulk takes nothing from who asks SQL.
+        self._copying, self._bulk = (Copying(waited, options.copying) for _ in range(2))
         self._queue = FairQueue(_PROCESSES)
         self._idle: list[QueryProcess] = []
         self._all: set[QueryProcess] = set()
@@ -408,12 +428,13 @@ class QueryPool:
             except _Again:
                 continue
             except _NotAdmitted:
-                await self._admission(client)
+                await self._admission(client, asked)
 
     def leave(self, client: int) -> None:
         """A client has gone; its queries are cancelled."""
         self._queue.leave(client)
-        self._copying.leave(client)
+        for copying in (self._copying, self._bulk):
+            copying.leave(client)
 
     def close(self) -> None:
         """End all processes."""
@@ -423,28 +444,37 @@ class QueryPool:
         self._all.clear()
         self._idle.clear()
 
-    async def _admission(self, client: int) -> None:
-        until = time.monotonic() + self._options.seconds
-        while not self._copying.admits(client):
+    def _copies(self, asked: Asked) -> Copying:
+        """What rows are copied by."""
+        return self._bulk if _is_bulk(asked) else self._copying
+
+    async def _admission(self, client: int, asked: Asked) -> None:
+        copying = self._copies(asked)
+        until = time.monotonic() + (_BULK_PATIENCE if _is_bulk(asked) else self._options.seconds)
+        while not copying.admits(client):
             if time.monotonic() > until:
-                raise DataError("too many rows are copied for queries; ask views of fewer rows, or later")
+                raise DataError(
+                    "too many rows are copied for queries, which have a share of the run's thread, "
+                    f"queries.copying = {self._options.copying}; ask views of fewer rows, or later"
+                )
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _in_turn(self, turn: Turn, asked: Asked) -> bytes | None:
         """The answer; None where it takes too long for a short query and has to wait again."""
         process = await self._process()
         start = time.monotonic()
+        seconds = max(self._options.seconds, _BULK_SECONDS if _is_bulk(asked) else 0.0)
         work = asyncio.ensure_future(self._answered(process, turn.client, asked))
         try:
             while True:
                 gone = time.monotonic() - start
-                if gone >= self._options.seconds:
-                    limit = self._options.time_limit
+                if gone >= seconds:
+                    limit = self._options.time_limit if seconds == self._options.seconds else f"{seconds:g}s"
                     raise DataError(f"the query takes longer than {limit}, the limit; ask for less at a time")
                 if gone >= _SHORT_SECONDS and not self._queue.stays(turn):
                     return None
                 wait = _LOOK_SECONDS if gone >= _SHORT_SECONDS else _SHORT_SECONDS - gone
-                await asyncio.wait([work], timeout=min(wait, self._options.seconds - gone))
+                await asyncio.wait([work], timeout=min(wait, seconds - gone))
                 if work.done():
                     return work.result()
         except Gone:
@@ -468,14 +498,16 @@ class QueryPool:
             raise
         if isinstance(planned, Answered):
             return self._told(planned, self._engine.version, start)
-        before = self._copying.spent
-        if planned.reads and not self._copying.admits(client):
+        copying = self._copies(asked)
+        before = copying.spent
+        if planned.reads and not copying.admits(client):
             raise _NotAdmitted
         try:
-            taken = await snapshot_between(self._engine, planned.reads, self._copying.pace(client))
+            taken = await snapshot_between(self._engine, planned.reads, copying.pace(client))
         finally:
-            self._queue.charge(client, _COPYING_COST * (self._copying.spent - before))
-        answered = await process.answer(taken, int(self._options.memory_bytes * _ROWS_SHARE))
+            self._queue.charge(client, _COPYING_COST * (copying.spent - before))
+        share = _BULK_SHARE if _is_bulk(asked) else _ROWS_SHARE
+        answered = await process.answer(taken, self._options.memory_bytes, share)
         return self._told(answered, taken.version, start)
 
     def _told(self, answered: Answered, version: tuple[int, int, int], start: float) -> bytes:

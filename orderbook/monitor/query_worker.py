@@ -28,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 
 from orderbook.clients import duckdb_queries
-from orderbook.clients.duckdb_queries import AnswerLimits, Running, run_to_file, run_within
+from orderbook.clients.duckdb_queries import AnswerLimits, Running, run_to_file, run_within, write_batches
 from orderbook.clients.encoded_rows import EncodedRows
 from orderbook.clients.postgres_queries import (
     PostgresCatalog,
@@ -66,6 +66,7 @@ class Question:
     whole: bool = False
     file: str = ""
     most: int = 0
+    bulk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +163,9 @@ class Worker:
         self._planner: QueryPlanner | None = None
         self._catalog: PostgresCatalog | None = None
         self._plan: QueryPlan | None = None
-        # Of the query that is asked: whether it is PostgreSQL's, the file for its answer, and bytes of that.
-        self._postgres, self._file, self._most = False, "", 0
+        # Of the query that is asked: whether it is PostgreSQL's, the file for its answer, bytes of that, and
+        # whether it asks for all that it reads.
+        self._postgres, self._file, self._most, self._bulk = False, "", 0, False
         self._running, self._at = Running(), -1
         self._left = memory
 
@@ -205,7 +207,7 @@ class Worker:
         assert self._planner is not None
         self._limits = replace(self._limits, kept_rows=self._limits.rows if question.whole else SHOWN_ROWS)
         self._postgres, self._file = question.dialect == "postgres", question.file
-        self._most = question.most
+        self._most, self._bulk = question.most, question.bulk
         sql = in_duckdb(question.sql) if self._postgres else question.sql
         of_catalog = self._postgres_catalog().query(sql) if self._postgres else None
         self._plan = plan = self._planner.plan(sql if of_catalog is None else of_catalog)
@@ -231,6 +233,10 @@ class Worker:
         assert self._plan is not None
         for string in given.strings:
             self._dictionary.encode(string)
+        if self._bulk:
+            batches, schema = given.rows.batches(self._dictionary), given.rows.schema()
+            self._tell_file(number, write_batches(batches, schema, self._running, self._file, self._most))
+            return
         tables = given.rows.tables(self._dictionary)
         del given
         self._run(number, self._plan, tables)
@@ -238,15 +244,17 @@ class Worker:
     def _run(self, number: int, plan: QueryPlan, tables: dict[str, pa.Table], describe: bool = False) -> None:
         if self._file:
             asked = (plan.sql, tables, plan.parameters, plan.columns, self._running)
-            count = run_to_file(*asked, self._file, self._most, describe)
-            body = body_of({"type": "arrow", "count": count})
-            self._tell(Answered(number, body, len(self._dictionary), self._worn()))
+            self._tell_file(number, run_to_file(*asked, self._file, self._most, describe))
             return
         frame, count = run_within(
             plan.sql, tables, plan.parameters, plan.columns, self._running, self._limits
         )
         del tables
         self._tell_table(number, plan, frame, count)
+
+    def _tell_file(self, number: int, count: int) -> None:
+        body = body_of({"type": "arrow", "count": count})
+        self._tell(Answered(number, body, len(self._dictionary), self._worn()))
 
     def _tell_table(self, number: int, plan: QueryPlan, frame: pl.DataFrame, count: int) -> None:
         kinds = [type_name(kind) for kind in plan.types] if self._postgres else None

@@ -22,6 +22,7 @@ from served_support import Served, served
 
 from orderbook.configuration.configuration import load_configuration
 from orderbook.core.errors import ConfigurationError
+from orderbook.monitor import query_pool
 from orderbook.monitor.flight_relay import MOST_CONNECTIONS
 from orderbook.monitor.flight_server import MOST_CALLS
 
@@ -71,6 +72,37 @@ def test_a_view_is_read_whole_at_one_version(one: Served, client: flight.FlightC
     assert isinstance(frame, pd.DataFrame) and list(frame.itertuples(index=False, name=None)) == engine_rows(
         one
     )
+
+
+def test_bulk_needs_no_database_and_waits_for_its_own_share(
+    one: Served, client: flight.FlightClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = one.run.monitor._operations._queries
+    # Of rows that SQL reads nothing fits, of those in bulk all.
+    monkeypatch.setattr(query_pool, "_ROWS_SHARE", 0.0)
+    with pytest.raises(pa.ArrowInvalid, match=r"the limit is 0 bytes, 0% of queries.memory"):
+        got(client, '{"sql": "SELECT * FROM depth"}')
+    assert rows_of(got(client, '{"view": "depth"}')) == engine_rows(one)
+    monkeypatch.setattr(query_pool, "_BULK_SHARE", 0.0)
+    with pytest.raises(pa.ArrowInvalid, match=r"the query reads .* of rows"):
+        got(client, '{"view": "depth"}')
+    monkeypatch.undo()
+    # Who has read much in bulk waits, and takes nothing from SQL.
+    asked: list[bool] = []
+
+    def admitted_the_fifth_time(number: int) -> bool:
+        asked.append(len(asked) > 3)
+        return asked[-1]
+
+    monkeypatch.setattr(pool._bulk, "admits", admitted_the_fifth_time)
+    assert rows_of(got(client, '{"sql": "SELECT * FROM depth"}')) == engine_rows(one)
+    assert not asked
+    assert rows_of(got(client, '{"view": "depth"}')) == engine_rows(one)
+    assert asked.count(False) == 4
+    monkeypatch.setattr(query_pool, "_BULK_PATIENCE", 0.0)
+    monkeypatch.setattr(pool._bulk, "admits", lambda n: False)
+    with pytest.raises(pa.ArrowInvalid, match=r"queries\.copying = 0\.01"):
+        got(client, '{"view": "depth"}')
 
 
 def test_sql_has_the_columns_that_its_description_has(client: flight.FlightClient) -> None:
