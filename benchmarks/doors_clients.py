@@ -4,6 +4,7 @@ Hostile ones attack, are refused or dropped, and come again, each in a thread of
 all are under way, and, when told to stop (SIGTERM), how often each kind of attack ended how.
 """
 
+import base64
 import json
 import os
 import select
@@ -21,6 +22,8 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from pyarrow import ArrowException, flight
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
 
 from orderbook.core.processors import give_way
 
@@ -260,7 +263,53 @@ class Mcp(Client):
         return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-DOORS: Mapping[str, type[Client]] = {"postgres": Postgres, "flight": Flight, "mcp": Mcp}
+class Page(Client):
+    """Of the monitor's websockets."""
+
+    def honest(self) -> None:
+        with connect(self.url, open_timeout=_PATIENCE) as line:
+            self._asked(line, _VIEW)
+
+    def never_reads(self) -> str:
+        with self._upgraded() as line:
+            return _flooded(line, self._frame({"op": "sql", "id": 1, "sql": _VIEW}))
+
+    def largest(self) -> str:
+        with connect(self.url, open_timeout=_PATIENCE) as line:
+            while True:
+                self._asked(line, self.costly())
+
+    def stalled(self) -> str:
+        with self._upgraded() as line:
+            for number in range(8):
+                sql = f"SELECT symbol, orders + {number} AS n FROM depth"
+                line.sendall(self._frame({"op": "follow", "id": number, "sql": sql}))
+            return _broken(line)
+
+    @staticmethod
+    def _asked(line: ClientConnection, sql: str) -> None:
+        line.send(json.dumps({"op": "sql", "id": 1, "sql": sql}))
+        while json.loads(line.recv(_PATIENCE)).get("id") != 1:
+            pass
+
+    def _upgraded(self) -> socket.socket:
+        """A connection on which frames are sent by hand, so that nothing is taken."""
+        line = self.opened()
+        host, port = self._address
+        key = base64.b64encode(os.urandom(16)).decode()
+        lines = ["GET /ws HTTP/1.1", f"Host: {host}:{port}", "Upgrade: websocket", "Connection: Upgrade"]
+        lines += [f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "", ""]
+        line.sendall("\r\n".join(lines).encode())
+        return line
+
+    @staticmethod
+    def _frame(message: Mapping[str, Any]) -> bytes:
+        """A frame of text, masked by zeros; RFC 6455."""
+        body = json.dumps(message).encode()
+        return b"\x81\xfe" + len(body).to_bytes(2, "big") + bytes(4) + body
+
+
+DOORS: Mapping[str, type[Client]] = {"postgres": Postgres, "flight": Flight, "mcp": Mcp, "page": Page}
 
 
 def main(door: str, url: str, clients: int) -> None:
@@ -291,7 +340,7 @@ def _attack(kind: str, attack: Callable[[], str], ended: Counter[str]) -> None:
     while True:
         try:
             how = attack()
-        except (OSError, ArrowException) as error:
+        except (OSError, ArrowException, WebSocketException) as error:
             how = type(error).__name__
         ended[f"{kind}: {how}"] += 1
         # As fast as a single attacker's connections go, without being a mere flood of them.
