@@ -1,6 +1,7 @@
 # make setup | run [DURATION=seconds] [CONFIG=file] | test | test-most | test-optimised | test-spark | test-fast [ROOM=folder] |
 #      test-browser | test-exhaustive [SEED=n] [COUNT=n] | test-frames [SEED=n] [COUNT=n] |
-#      lint | clean | bench | bench-spark | bench-monitor | soak [SECONDS=n] [RATE=messages a second]
+#      lint | clean | bench | bench-spark | bench-monitor | soak [SECONDS=n] [RATE=messages a second] |
+#      reconcile [SECONDS=n]
 SHELL := /bin/sh
 BIN := .venv/bin
 # Tests call make themselves, without the jobs of the make that runs them; processes share what Python compiles.
@@ -31,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := setup
 .PHONY: setup run test test-most test-optimised test-spark test-fast test-browser test-exhaustive test-frames lint clean
-.PHONY: bench bench-spark bench-monitor soak
+.PHONY: bench bench-spark bench-monitor soak reconcile
 
 setup: $(STAMP)
 
@@ -100,6 +101,9 @@ bench-monitor: $(STAMP)
 
 soak: $(STAMP)
 	@$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE)
+
+reconcile: $(STAMP)
+	@$(BIN)/python -m benchmarks.reconciliation --seconds $(SECONDS)
 
 clean:
 	@rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info

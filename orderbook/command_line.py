@@ -369,11 +369,13 @@ def compare(
     """Show what strategies made in several backtests, and how their orders and fills differ from the first's.
 
     A live session's log:FOLDER, with the configuration of its run, beside a backtest shows in which orders,
-    fills and money both differ: beside that of the log itself (`backtest log:FOLDER`) in none.
+    fills and money both differ: beside that of the log itself (`backtest log:FOLDER`) in none. Where they do
+    the exit status is 1.
     """
     from orderbook.commands.query import compare as command
 
-    command(job, out, config, view or (), strategy or (), sets or ())
+    if not command(job, out, config, view or (), strategy or (), sets or ()):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -8,7 +8,7 @@ import difflib
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -86,9 +86,9 @@ def compare(
     views: Sequence[str] = (),
     strategies: Sequence[str] = (),
     sets: Sequence[str] = (),
-) -> None:
+) -> bool:
     """Prints figures of several jobs, and the orders and fills in which they differ from the first, which may
-    be a session's log; then the money, too.
+    be a session's log; then the money, too. Whether all is equal to what the log has; True of jobs alone.
 
     Raises UserError for fewer than two, for one without strategies, and for a log elsewhere.
     """
@@ -101,21 +101,24 @@ def compare(
     if given[0].startswith(_LOG):
         folder = Path(given[0].removeprefix(_LOG)).absolute()
         session = _session(configured(config, views, strategies, {"log.folder": str(folder)}, sets=sets))
+        lines: dict[str, list[str]] = {}
+        equal = True
         for name, job in zip(names, map(open_job, folders), strict=True):
-            differences = list(session.differences(given[0], name, job))
-            told(differences={name: differences})
-            for line in differences:
+            lines[name], alike = session.differences(given[0], name, job)
+            equal = equal and alike
+            for line in lines[name]:
                 print(visible(line))
-        return
+        told(differences=lines)
+        return equal
     jobs = dict(zip(names, map(open_job, folders), strict=True))
     found = figures(jobs)
     if out is not None:
         _write(found, out)
-        return
+        return True
     console = Console(highlight=False, soft_wrap=True)
     console.print(figures_table(found))
     first = jobs[names[0]]
-    lines: dict[str, list[str]] = {}
+    lines = {}
     for name in names[1:]:
         console.print()
         lines[name] = []
@@ -129,6 +132,7 @@ def compare(
     told(figures=found.to_dicts(), differences=lines)
     for job in jobs.values():
         warn_incomplete(job.manifest)
+    return True
 
 
 class _Session:
@@ -144,8 +148,9 @@ class _Session:
         self.rows["orders"].append(row_of(update.new) | own)
         self.rows["fills"] += [row_of(fill) | own for fill in update.fills]
 
-    def differences(self, name: str, other: str, job: Job) -> Iterator[str]:
-        """Lines that say in what a job differs."""
+    def differences(self, name: str, other: str, job: Job) -> tuple[list[str], bool]:
+        """Lines that say in what a job differs, and whether it does in nothing."""
+        lines, alike = list[str](), True
         for what, dataset, found in (
             ("changes of orders", "orders", job.order_changes()),
             ("fills", "fills", job.fills()),
@@ -157,7 +162,9 @@ class _Session:
                 .with_columns(pl.col("ts").cast(pl.Datetime("ns")))
                 .cast(plain.schema)
             )
-            yield from difference_lines(what, (name, other), difference(own, plain))
+            apart = difference(own, plain)
+            alike = alike and apart.first.is_empty() and apart.second.is_empty()
+            lines += difference_lines(what, (name, other), apart)
         report = report_of(job)
         made: dict[tuple[str | None, ...], _Money] = {
             (one.strategy, one.venue, one.symbol): (one.position, one.fees, one.profit)
@@ -179,9 +186,10 @@ class _Session:
                     f"{what} {one} and {value:.10g}"
                     for what, (one, value) in zip(("position", "fees", "profit"), pairs, strict=True)
                 )
-                yield f"money: {' '.join(map(str, key))}: {told}"
+                lines.append(f"money: {' '.join(map(str, key))}: {told}")
         count = len({*held, *made})
-        yield f"money: position, fees and profit are equal in {equal:,} of {count:,} instruments"
+        lines.append(f"money: position, fees and profit are equal in {equal:,} of {count:,} instruments")
+        return lines, alike and equal == count
 
 
 def _alike(one: Decimal | float | None, other: Decimal | float | None) -> bool:

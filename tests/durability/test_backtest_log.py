@@ -12,6 +12,7 @@ from durable_support import INSTRUMENTS, SQL, Trader, items
 from recovery_support import feed
 
 import orderbook
+from benchmarks.reconciliation import reconciled
 from orderbook.backtesting.run import LocalExecutor, backtest
 from orderbook.backtesting.sources import source_specs
 from orderbook.backtesting.tasks import JobProgram, JobSettings
@@ -162,9 +163,13 @@ fees = {{ maker = -0.5, taker = 3 }}
     assert f"money: position, fees and profit are equal in {held} of {held} instruments" in told
     # Of a run with other fees all fills are others, and so is the money.
     config.write_text(config.read_text().replace("taker = 3", "taker = 4"))
-    assert status_of(given) == 0
+    assert status_of(given) == 1
     told = capsys.readouterr().out
     assert f"changes of orders: all {changes:,} are equal" in told and " fee=" in told
     assert f"money: Trader {fills[0]['venue']}" in told and "fees and profit are equal in 0 of" in told
     assert status_of([*given[:1], given[2], given[1]]) == 2
     assert "a log in the first place" in capsys.readouterr().err
+
+
+def test_a_session_whose_process_is_killed_is_its_backtest(tmp_path: Path) -> None:
+    assert not list(reconciled(tmp_path, 5, 1, 1_500, 3))
