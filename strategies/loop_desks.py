@@ -153,8 +153,8 @@ class LoopDesks:
             in_loop = handler["entry"] != 0 and handler["apart"] != 0
             if not in_loop and kept_relations(engine.program.program, subscription.view) & {*taken}:
                 return f"rows of {subscription.view}, which reads what strategies keep, are told to Python"
-        if {"fills", "positions"} & {*taken} and any(_client(one).fee_table() is None for one in runners):
-            return "fees have tiers, and fills are rows"
+        if {"fills", "positions"} & {*taken} and any(_client(one).fee_tables() is None for one in runners):
+            return "fees of fills may have more than 128 bits, and fills are rows"
         return None
 
     def _handle(

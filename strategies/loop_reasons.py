@@ -69,11 +69,6 @@ def loop_notes(
     limits = trading.risk.of(strategy_table(kind.__name__))
     why = why_in_python(kind, limits.max_drawdown is not None, not trading.gateways)
     told = [(one, watch) for one in (strategy, *others) for watch in watches_of(one.kind)]
-    kept = frozenset[str]().union(*(kept_relations(program, watch.view) for _, watch in told))
-    fees = trading.simulation.fees
-    tiers = any(one.tiers for one in (fees, *fees.venues.values()))
-    if why is None and tiers and not kept.isdisjoint(("fills", "positions")):
-        why = "fees have tiers, and a view reads fills"
     for one, watch in told if why is None else ():
         read = sorted(kept_relations(program, watch.view))
         if read and not issubclass(one.kind, OrderView):

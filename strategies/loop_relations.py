@@ -14,9 +14,10 @@ from orderbook.market.instruments import Instruments
 from orderbook.strategies.compiled import CompiledMethods, amount, fixed
 from orderbook.strategies.execution import desk
 from orderbook.strategies.execution.account import Order, Position
+from orderbook.strategies.execution.fees import FeeTables
 from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES
 from orderbook.strategies.execution.paper_client import PaperClient
-from orderbook.strategies.execution.relation_rows import FEE, FLAGS, HELD, ORDER_WIDTH, RELATIONS
+from orderbook.strategies.execution.relation_rows import FLAGS, HELD, ORDER_WIDTH, RELATIONS
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.loop_reasons import KEPT
 
@@ -69,7 +70,8 @@ class LoopAccount:
         count = len(instruments)
         self._held, self._reasons = np.zeros(count, HELD), np.zeros(count, np.int64)
         self._texts: dict[int, NDArray[np.int64]] = {}
-        self._notionals, self._fees = client.notionals(), np.zeros(0, FEE)
+        self._notionals = client.notionals()
+        self._fees: FeeTables | None = None
         self._dictionary: Dictionary | None = None
         # Whether the rows of `positions` are those of the relation.
         self.keeps_positions = False
@@ -91,10 +93,12 @@ class LoopAccount:
                 self.hold(index, held)
         if relations.taken:
             row["strategy"] = relations.dictionary.encode(strategy)
-            fees = client.fee_table()
+            fees = client.fee_tables()
             assert fees is not None
             self._fees = fees
-            row["fees"] = fees.ctypes.data
+            row["fees"], row["fee_count"] = fees.fees.ctypes.data, fees.fees.shape[2]
+            row["traded"] = fees.traded.ctypes.data
+            row["tiers"] = fees.tiers.ctypes.data if fees.tiers.any() else 0
         if "orders" in relations.taken:
             self._note_texts(relations.dictionary)
         for index, order in client.known():
@@ -127,6 +131,11 @@ class LoopAccount:
     def hold(self, index: int, position: Position) -> None:
         """The row of `positions` of an instrument."""
         self._held[index] = 1, fixed(position.volume), fixed(position.fees)
+
+    def note_traded(self) -> None:
+        """The strategy was told of executions, which count for tiers of fees."""
+        if self._fees is not None:
+            self._client.note_traded(self._fees)
 
     def position(self, strategy: str, index: int) -> Position:
         """What the loop has made of that row."""

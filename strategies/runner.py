@@ -787,6 +787,8 @@ class Runner:
                 self._account.told(index, new)
             if update.fills:
                 self.note_positions()
+                if self._account is not None:
+                    self._account.note_traded()
         self.refused += update.new.status == "refused"
         if not isinstance(engine, GatedEngine) or engine.takes("orders"):
             if update.old is None:

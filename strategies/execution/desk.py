@@ -69,7 +69,10 @@ DESK = np.dtype(
         ("strategy", "i8"),  # the code of its name there
         ("reasons", "i8"),  # address of int64[instruments], of the codes of reasons' texts; see `code_of`
         ("reason_count", "i8"),
-        ("fees", "i8"),  # address of FEE[instruments, 2], of orders that take, and that rest
+        ("fees", "i8"),  # address of FEE[instruments, 2, fee_count], of what takes, and rests, by tier
+        ("fee_count", "i8"),
+        ("traded", "i8"),  # address of FEE[instruments], what executions count for tiers
+        ("tiers", "i8"),  # address of int64[instruments], addresses of TIERS or 0; 0: no venue has any
         ("held", "i8"),  # address of HELD[instruments], its rows of `positions`
         ("limits", "i8"),  # address of LIMITS; 0: every order may be sent
         ("notionals", "i8"),  # address of NOTIONAL[instruments]

@@ -4,16 +4,59 @@ Where a venue has tiers, they go by what an account has traded there in the 30 U
 execution, in the quote currency.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.market.instruments import FIXED_POINT, Instrument
 from orderbook.strategies.execution.contract_money import ContractMoney
-from orderbook.strategies.execution.relation_rows import OF_INVERSE, OF_LOTS, OF_VALUE
+from orderbook.strategies.execution.relation_rows import (
+    DAY,
+    DAYS,
+    FEE,
+    MOST_TRADED,
+    OF_INVERSE,
+    OF_LOTS,
+    OF_VALUE,
+    TIER_DAYS,
+    TIERS,
+)
 from orderbook.strategies.execution.venue_model import VenueFees
 
-_DAY = 24 * 60 * 60 * 10**9
-_DAYS = 30
+# Before all days.
+_NEVER = -(2**62)
+
+
+class FeeTables:
+    """The fees of all instruments as compiled code has them, and what was traded: see `Fees.tables`.
+
+    fees: FEE[instruments, 2, count], of orders that take, and that rest, by tier. traded: FEE[instruments].
+    tiers: int64[instruments], addresses of TIERS or 0.
+    """
+
+    def __init__(self, fees: NDArray[np.void], traded: NDArray[np.void], least: Mapping[str, Sequence[int]],
+                 venues: Sequence[str]) -> None:  # fmt: skip
+        self.fees, self.traded = fees, traded
+        self._least = {venue: np.array(own, np.int64) for venue, own in least.items()}
+        self._days = {venue: np.full((DAYS, 2), _NEVER, np.int64) for venue in least}
+        self._records = {venue: np.zeros(1, TIERS) for venue in least}
+        for venue, records in self._records.items():
+            row, own = records[0], self._least[venue]
+            row["count"], row["least"], row["days"] = (
+                len(own), own.ctypes.data, self._days[venue].ctypes.data,
+            )  # fmt: skip
+        addresses = [self._records[one].ctypes.data if one in least else 0 for one in venues]
+        self.tiers = np.array(addresses, np.int64)
+
+    def note_traded(self, traded: Mapping[str, Mapping[int, int]]) -> None:
+        """What was traded so far, by venue and UTC day, 1e-8 of the quote currency."""
+        for venue, days in self._days.items():
+            days[:] = _NEVER
+            for day, amount in sorted(traded.get(venue, {}).items()):
+                days[day % DAYS] = day, min(amount, MOST_TRADED)
 
 
 class Fees:
@@ -51,24 +94,52 @@ class Fees:
         size = lots if options.unit == "lot" else lots * abs(ticks)
         return round(size * rate)
 
-    def compiled(self, one: Instrument, money: ContractMoney, maker: bool) -> tuple[int, int, int] | None:
-        """A FEE of executions of an instrument; None where that does not say it: with tiers, and for numbers
-        that 128 bits may not hold."""
-        options = self._options.of(one.venue)
-        if options.tiers:
+    def tables(self, instruments: Sequence[Instrument], moneys: Sequence[ContractMoney]) -> FeeTables | None:
+        """The fees of instruments; None where there are numbers that 128 bits may not hold."""
+        of_venues = {one.venue: self._options.of(one.venue) for one in instruments}
+        count = 1 + max((len(options.tiers) for options in of_venues.values()), default=0)
+        fees, traded = np.zeros((len(instruments), 2, count), FEE), np.zeros(len(instruments), FEE)
+        for index, (one, money) in enumerate(zip(instruments, moneys, strict=True)):
+            for maker in range(2):
+                for tier in range(1 + len(of_venues[one.venue].tiers)):
+                    fee = self._compiled(one, money, bool(maker), tier)
+                    if fee is None:
+                        return None
+                    fees[index, maker, tier] = fee
+            # The value of one lot at one tick, or of an inverse contract of one lot.
+            of = OF_LOTS if money.inverse else OF_VALUE
+            value = _record(one, of, money.quoted(1, 1))
+            if value is None:
+                return None
+            traded[index] = value
+        least = {
+            venue: [
+                math.ceil((Fraction(tier.volume) - Fraction(options.traded)) * FIXED_POINT)
+                for tier in options.tiers
+            ]
+            for venue, options in of_venues.items()
+            if options.tiers
+        }
+        if any(abs(one) >= MOST_TRADED for own in least.values() for one in own):
             return None
+        found = FeeTables(fees, traded, least, [one.venue for one in instruments])
+        found.note_traded(self._traded)
+        return found
+
+    def note_traded(self, tables: FeeTables) -> None:
+        """Tells tables what was traded so far."""
+        tables.note_traded(self._traded)
+
+    def _compiled(
+        self, one: Instrument, money: ContractMoney, maker: bool, tier: int
+    ) -> tuple[int, int, int] | None:
+        """A FEE of executions of an instrument; None where 128 bits may not hold it."""
+        options = self._options.of(one.venue)
         if (money.inverse or money.size != 1) and options.unit == "bps":
-            value = money.value(1, 1) * self._amount(one.venue, maker, 0) / 10_000
-            of = OF_INVERSE if money.inverse else OF_VALUE
-        else:
-            value, of = self._rate(one, maker, 0), OF_LOTS if options.unit == "lot" else OF_VALUE
-        above, below = abs(value.numerator) * one.max_lots, value.denominator
-        if of == OF_VALUE:
-            above *= one.max_ticks
-        elif of == OF_INVERSE:
-            below *= one.max_ticks
-        fits = 2 * max(above, below) < 2**127 and max(abs(value.numerator), value.denominator) < 2**63
-        return (of, value.numerator, value.denominator) if fits else None
+            value = money.value(1, 1) * self._amount(one.venue, maker, tier) / 10_000
+            return _record(one, OF_INVERSE if money.inverse else OF_VALUE, value)
+        of = OF_LOTS if options.unit == "lot" else OF_VALUE
+        return _record(one, of, self._rate(one, maker, tier))
 
     def save(self) -> dict[str, dict[int, int]]:
         """What was traded, for a checkpoint."""
@@ -80,13 +151,14 @@ class Fees:
 
     def _tier(self, one: Instrument, ticks: int, lots: int, money: ContractMoney | None, time: int) -> int:
         """Which fees an execution has, 0 for those without a tier; it counts for later days."""
-        options, day = self._options.of(one.venue), time // _DAY
+        options, day = self._options.of(one.venue), time // DAY
         days = self._traded.setdefault(one.venue, {})
-        for old in [known for known in days if known < day - _DAYS]:
+        # Executions are told in another order than they happened in.
+        for old in [known for known in days if known <= day - DAYS]:
             del days[old]
         value = (money or ContractMoney(one)).quoted(lots, ticks)
         days[day] = days.get(day, 0) + round(value)
-        traded = sum(amount for known, amount in days.items() if known < day)
+        traded = sum(amount for known, amount in days.items() if day - TIER_DAYS <= known < day)
         reached = Fraction(traded, FIXED_POINT) + Fraction(options.traded)
         return sum(reached >= tier.volume for tier in options.tiers)
 
@@ -101,3 +173,14 @@ class Fees:
         if self._options.of(one.venue).unit == "lot":
             return amount * FIXED_POINT / one.lot_units
         return amount * one.tick_scale * one.lot_scale / (10_000 * FIXED_POINT)
+
+
+def _record(one: Instrument, of: int, value: Fraction) -> tuple[int, int, int] | None:
+    """A FEE of such a value for a lot, at a tick; None where 128 bits may not hold it."""
+    above, below = abs(value.numerator) * one.max_lots, value.denominator
+    if of == OF_VALUE:
+        above *= one.max_ticks
+    elif of == OF_INVERSE:
+        below *= one.max_ticks
+    fits = 2 * max(above, below) < 2**127 and max(abs(value.numerator), value.denominator) < 2**63
+    return (of, value.numerator, value.denominator) if fits else None

@@ -57,10 +57,9 @@ from orderbook.strategies.execution.contract_money import EXACT, currency_of
 from orderbook.strategies.execution.exchange_account import ExchangeAccount, Report, lots_before
 from orderbook.strategies.execution.exchange_calls import give_exits, give_terms, new_order
 from orderbook.strategies.execution.exchange_state import CANCEL, LAST, MODIFY, PLACE, SENT, STOP
-from orderbook.strategies.execution.fees import Fees
+from orderbook.strategies.execution.fees import Fees, FeeTables
 from orderbook.strategies.execution.order_news import STATUSES, OrderNews, reasons_of
 from orderbook.strategies.execution.order_terms import NO_TERMS, Number
-from orderbook.strategies.execution.relation_rows import FEE
 from orderbook.strategies.execution.risk import Exposure, Risk
 from orderbook.strategies.execution.venue_model import Delays, RiskLimits, SimulationOptions
 from orderbook.strategies.execution.wake_conditions import WakeCondition
@@ -134,16 +133,14 @@ class PaperClient:
         """NOTIONAL[instruments]."""
         return self._risk.notionals([self._ledger.money(index) for index in range(len(self._instruments))])
 
-    def fee_table(self) -> NDArray[np.void] | None:
-        """FEE[instruments, 2], of orders that take, and that rest; None where that is not what is paid."""
-        found = np.zeros((len(self._instruments), 2), FEE)
-        for index, one in enumerate(self._instruments):
-            for maker in range(2):
-                fee = self._fees.compiled(one, self._ledger.money(index), bool(maker))
-                if fee is None:
-                    return None
-                found[index, maker] = fee
-        return found
+    def fee_tables(self) -> FeeTables | None:
+        """The fees as compiled code has them; None where it has not."""
+        moneys = [self._ledger.money(index) for index in range(len(self._instruments))]
+        return self._fees.tables([*self._instruments], moneys)
+
+    def note_traded(self, tables: FeeTables) -> None:
+        """Tells tables what was traded so far."""
+        self._fees.note_traded(tables)
 
     def known(self) -> Sequence[tuple[int, Order]]:
         """Orders that are not done, as far as was told, with the indexes of their instruments."""

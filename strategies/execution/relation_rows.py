@@ -50,6 +50,15 @@ FLAGS = (OR_STOP, END_OF_EVENT | END_OF_MESSAGE | OR_STOP)
 # A fee: of so many lots, of lots times ticks or lots by ticks, above / below of them, in 10^-8.
 FEE = np.dtype([("of", "i8"), ("above", "i8"), ("below", "i8")])
 OF_LOTS, OF_VALUE, OF_INVERSE = range(3)
+# Of a venue with tiers: how many there are, the address of int64[count], what has to be traded for each, and
+# that of int64[DAYS, 2], UTC days and what was traded in them, at the day's remainder; in 10^-8 of the quote
+# currency.
+TIERS = np.dtype([("count", "i8"), ("least", "i8"), ("days", "i8")])
+DAYS = 64
+TIER_DAYS = 30
+DAY = 24 * 60 * 60 * 10**9
+# More than that a day counts as that.
+MOST_TRADED = 2**62
 # A row of `positions`: whether it is there, its volume and fees in 10^-8.
 HELD = np.dtype([("there", "i8"), ("volume", "i8"), ("fees", "i8")])
 _CHANGES = len(FLAGS)
@@ -58,17 +67,16 @@ ORDER_WIDTH = 11
 
 relations_at = record_at(RELATIONS)
 fee_at = record_at(FEE)
+tiers_at = record_at(TIERS)
 held_at = record_at(HELD)
 _SHORT = record_at(np.dtype([("value", "i2")]))
 _FEE_BYTES, _HELD_BYTES, _FILL_BYTES = FEE.itemsize, HELD.itemsize, FILL.itemsize
 
 
 @jit()
-def fee_of(fee: int, lots: int, ticks: int) -> int:
-    """The fee (FEE at an address) of an execution, 10^-8, rounded half to even."""
+def _rounded(fee: int, lots: int, ticks: int):  # type: ignore[no-untyped-def]
+    """What a FEE at an address says of an execution, 10^-8 as Int128, rounded half to even."""
     one = fee_at(fee)
-    if one.above == 0:
-        return 0
     above, below = wide(lots) * wide(one.above), wide(one.below)
     if one.of == OF_VALUE:
         above = above * wide(abs(ticks))
@@ -76,10 +84,42 @@ def fee_of(fee: int, lots: int, ticks: int) -> int:
         below = below * wide(max(ticks, 1))
     quotient = above // below
     twice = (above - quotient * below) * 2
-    found: int = low_word(quotient)
-    if twice > below or (twice == below and found & 1 != 0):
-        found += 1
+    if twice > below or (twice == below and low_word(quotient) & 1 != 0):
+        quotient = quotient + wide(1)
+    return quotient
+
+
+@jit()
+def fee_of(fee: int, lots: int, ticks: int) -> int:
+    """The fee (FEE at an address) of an execution, 10^-8, rounded half to even."""
+    found: int = 0 if fee_at(fee).above == 0 else low_word(_rounded(fee, lots, ticks))
     return found
+
+
+@jit()
+def tier_of(tiers: int, day: int) -> int:
+    """Which fees an execution of a UTC day has at a venue, TIERS at an address; 0: those without a tier."""
+    own, traded, found = tiers_at(tiers), wide(0), 0
+    for before in range(1, TIER_DAYS + 1):
+        place = own.days + 16 * ((day - before) % DAYS)
+        if load(place) == day - before:
+            traded = traded + wide(load(place + 8))
+    for number in range(own.count):
+        if traded >= wide(load(own.least + 8 * number)):
+            found = number + 1
+    return found
+
+
+@jit()
+def count_traded(tiers: int, day: int, fee: int, lots: int, ticks: int) -> None:
+    """An execution counts for a UTC day at a venue, TIERS at an address; `fee` is what one counts, a FEE."""
+    place = tiers_at(tiers).days + 16 * (day % DAYS)
+    if load(place) <= day:
+        value = _rounded(fee, lots, ticks)
+        if load(place) == day:
+            value = value + wide(load(place + 8))
+        store(place, day)
+        store(place + 8, low_word(value) if value < wide(MOST_TRADED) else MOST_TRADED)
 
 
 @jit()
@@ -193,12 +233,19 @@ def show_fills(address: int, opened: Record, first: int, count: int) -> None:
         return
     own, account = relations_at(desk.relations), account_at(desk.account)
     board = board_at(load(desk.boards + 8 * opened.instrument))
+    tiers = load(desk.tiers + 8 * opened.instrument) if desk.tiers != 0 else 0
+    for number in range(first, first + count if tiers != 0 else first):
+        fill = fill_at(account.fills + _FILL_BYTES * number)
+        counted = desk.traded + _FEE_BYTES * opened.instrument
+        count_traded(tiers, fill.time // DAY, counted, fill.lots, fill.ticks)
     for positions in range(2):
         taken = own.fills if positions == 0 else own.positions
         for number in range(first, first + count if taken >= 0 else first):
             fill = fill_at(account.fills + _FILL_BYTES * number)
             maker = 1 if fill.maker else 0
-            fee = fee_of(desk.fees + _FEE_BYTES * (2 * opened.instrument + maker), fill.lots, fill.ticks)
+            tier = tier_of(tiers, fill.time // DAY) if tiers != 0 else 0
+            place = (2 * opened.instrument + maker) * desk.fee_count + tier
+            fee = fee_of(desk.fees + _FEE_BYTES * place, fill.lots, fill.ticks)
             if positions == 0:
                 _show_fill(desk, opened, fill, fee)
             else:

@@ -31,6 +31,7 @@ from orderbook.strategies.execution.client import OrderRequest
 from orderbook.strategies.execution.contract_money import ContractMoney, currency_of
 from orderbook.strategies.execution.fees import Fees
 from orderbook.strategies.execution.paper_client import PaperClient
+from orderbook.strategies.execution.relation_rows import DAY, count_traded, fee_of, tier_of
 
 D = Decimal
 
@@ -228,3 +229,37 @@ def test_a_report_counts_inverse_contracts_as_the_ledger_does() -> None:
     assert both.equity[-1] == pytest.approx(expected * 80 + 6)
     half = {("V", "AAA-USD"): Contract(0.5)}
     assert account_of("S", fills_of(fills, half), mids, half).equity[-1] == pytest.approx(-0.5 * 10 + 6)
+
+
+KINDS = (coin_margined(), SWAP, Instrument("spot", "ETH-USD", "ETHUSD", D("0.01"), D("0.001")))
+_TRADES = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(1, 40), st.integers(100, 900), st.booleans()),
+    max_size=30,
+)
+
+
+@given(_TRADES, st.sampled_from(["bps", "lot"]), st.integers(0, 30))
+def test_tiers_are_counted_in_compiled_code_as_in_python(
+    trades: list[tuple[int, int, int, int, bool]], unit: str, split: int
+) -> None:
+    """Of each kind of contract, and where what was traded before is told to compiled code in between."""
+    tiers = [
+        {"volume": volume, "maker": maker, "taker": taker}
+        for volume, maker, taker in (
+            (D("0.1"), D("0.5"), 3), (D("1.5"), -1, D("2.25")), (40, D("-1.125"), D("2")), (900, 0, D("0.333")),
+        )
+    ]  # fmt: skip
+    fees = Fees(trading(fees={"maker": 1, "taker": 4, "unit": unit, "tiers": tiers}).simulation.fees)
+    moneys = [ContractMoney(one) for one in KINDS]
+    tables = fees.tables(KINDS, moneys)
+    assert tables is not None
+    day = 100
+    for number, (kind, later, lots, ticks, maker) in enumerate(trades):
+        day += later
+        if number == split:
+            fees.note_traded(tables)
+        paid = fees.of(KINDS[kind], ticks, lots, maker, moneys[kind], day * DAY + number)
+        own = int(tables.tiers[kind])
+        count_traded(own, day, tables.traded[kind : kind + 1].ctypes.data, lots, ticks)
+        place = tables.fees[kind, int(maker), tier_of(own, day) :]
+        assert fee_of(place.ctypes.data, lots, ticks) == paid

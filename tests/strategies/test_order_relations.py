@@ -24,6 +24,7 @@ from orderbook.market.events import Flag
 from orderbook.market.instruments import Instruments
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.execution.account import OrderUpdate
+from orderbook.strategies.execution.relation_rows import DAY
 from orderbook.strategies.execution.venue_model import TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.loop_reasons import loop_notes
@@ -83,6 +84,16 @@ FEES = {"maker": D("-0.5"), "taker": D("7.5"), "venues": {"X": {"maker": D("1.25
 LIMITS = {
     "max_position": D("1.9"), "max_order_volume": D("1.2"), "max_notional": D(160),
     "max_orders_per_second": 90,
+}  # fmt: skip
+TIERED = {
+    "bps": {
+        "maker": 2, "taker": 5, "traded": D("0.5"),
+        "tiers": [{"volume": D(1), "maker": D("-1"), "taker": D("4.5")},
+                  {"volume": D(300), "maker": D("0.125"), "taker": 4},
+                  {"volume": D(900), "maker": 0, "taker": D("3.3")}],
+    },
+    "lot": {"taker": D("0.01"), "unit": "lot",
+            "tiers": [{"volume": D(200), "maker": D("0.003"), "taker": D("0.002")}]},
 }  # fmt: skip
 OPTIONS = {
     "at once": trading(fees=FEES),
@@ -248,6 +259,42 @@ def test_limits_refuse_in_the_loop_what_they_refuse_in_python(
     assert made.pipeline.host._runners[0].desk.row["limits"] != 0
 
 
+@pytest.mark.parametrize(("feed", "unit"), [("orders", "bps"), ("levels", "bps"), ("levels", "lot")])
+def test_tiers_of_fees_are_reached_in_the_loop_as_in_python(
+    program: CompiledProgram, feed: str, unit: str, sample_seed: int, tmp_path: Path
+) -> None:
+    """Over months, through a checkpoint, and with the loop left in between."""
+    events = flow(sample_seed, 260, feed)
+    events = events[events["instrument"] < len(APART)]
+    for name in ("exchange_time", "receive_time"):
+        events[name] *= 100 * DAY // int(events["exchange_time"].max())
+    options = trading(fees=TIERED[unit])
+    plain = Told(program, plain_strategies(program), options, "interpreter")
+    made = Told(program, strategies_of(program), options, "numba")
+    plain.pipeline.start()
+    made.pipeline.start()
+    for place, part in enumerate(whole_messages(events, 4)):
+        expected = plain.apply(part)
+        assert made.apply(part) == expected
+        if place == 1:
+            states = made.pipeline.host.take_states()
+            run = RunCheckpoint(Position(0), 0, tuple(APART), states, True)
+            save_checkpoint(tmp_path, made.pipeline, program, run, keep=1)
+            made = Told(program, strategies_of(program), options, "numba")
+            found = newest_checkpoint(tmp_path, program_hash(program))
+            assert found is not None
+            made.pipeline.host.restore_states(load_checkpoint(found, made.pipeline).states)
+            made.updates = {name: [*own] for name, own in plain.updates.items()}
+    fills = [one for own in plain.updates.values() for _, update in own for one in update.fills]
+    # Of one account several rates, so that tiers were reached; and the loop has told of them.
+    rates = {
+        (one.liquidity, round(one.fee / one.volume / (1 if unit == "lot" else one.price / 10_000), 3))
+        for one in fills
+    }
+    assert len(rates) > len({liquidity for liquidity, _ in rates})
+    assert any(runner.desk.row["tiers"] != 0 for runner in made.pipeline.host._runners)
+
+
 class Noted(Strategy):
     """Has what leaves the loop, and what does not."""
 
@@ -302,9 +349,9 @@ def test_what_leaves_the_loop_is_said_with_its_reason(program: CompiledProgram) 
         "made runs in the compiled loop of replays and backtests"
     ]
     tiers = {"tiers": [{"volume": D(1000), "maker": D(1), "taker": D(2)}]}
-    for options, why in ((trading({"max_drawdown": D(5)}), "max_drawdown"), (trading(fees=tiers), "tiers")):
-        (note,) = notes(made, options)
-        assert note.startswith("made is called by Python: ") and why in note
+    assert notes(made, trading(fees=tiers), others) == notes(made, OPTIONS["late"], others)
+    (note,) = notes(made, trading({"max_drawdown": D(5)}))
+    assert note.startswith("made is called by Python: ") and "max_drawdown" in note
     (note,) = notes(made, beside=[StrategyDefinition(Watching)])
     assert "Watching.held watches all_positions, which reads positions" in note
     (first, *rest) = notes(Noted)
