@@ -23,6 +23,7 @@ CREATE STREAM asks (
     PRIMARY KEY (venue, symbol, id, price)
 );
 
+-- Where views have to tell rows apart, a number that counts those of a book from 1 comes after the columns.
 CREATE STREAM trades (
     ts     TIMESTAMP      NOT NULL,
     venue  TEXT           NOT NULL,

@@ -8,7 +8,7 @@ Beside types: columns and relations, what the rows of a view are shown by, value
 name of the relation that NOW() reads.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
 
@@ -78,11 +78,12 @@ def unscaled(kind: Type) -> Type:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a stream, table or view."""
+    """A column of a stream, table or view; a `hidden` one is not among those of *."""
 
     name: str
     type: Type
     nullable: bool = True
+    hidden: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,8 +233,14 @@ class Replacement:
         """The program and a runtime whose code is compiled."""
         old = self._old
         source = self._expected if self._checked_for is old else self._amended(old.source)
-        if source.catalog.relations[: len(old.relations)] != old.relations:
-            raise DataError("the new program declares the relations of the running one otherwise")
+        given = source.catalog.relations[: len(old.relations)]
+        others = [one.name for one, own in zip(old.relations, given, strict=False) if one != own]
+        if others or len(given) < len(old.relations):
+            what = others[0] if others else "a relation"
+            raise DataError(
+                f"{what} is declared otherwise in the running program than with the new view; "
+                "give the view to the run at its start"
+            )
         compiles = self.background and self._host.compiles
         if compiles or self._limits is not None:
             cost = None if self._limits is None else self._limits.cost

@@ -57,10 +57,11 @@ class BookRelations:
         self._dictionary = dictionary
         self._problems = problems
         # It parses SQL, which only a run with books needs.
-        from orderbook.views.binding.catalog import bind
+        from orderbook.views.binding.catalog import TRADES, bind, numbered
 
         read = {trigger.relation for trigger in program.triggers}
         books = {relation.name: relation for relation in bind(()).relations}
+        books[TRADES] = numbered(books[TRADES])
         self._kinds = np.full(2 * len(RELATIONS) + 1, -1, np.int16)
         self.quotes = self.events = False
         self._fits: dict[int, _Fit] = {}
@@ -72,7 +73,7 @@ class BookRelations:
                 own = 2 * RELATIONS.index(relation.name)
                 self._kinds[own : own + 2] = 2 * index, 2 * index + 1
                 fit = _fit(relation, books[relation.name])
-                if fit.ranges or fit.places != tuple(range(len(books[relation.name].columns))):
+                if fit.ranges or fit.places != tuple(range(len(fit.places))):
                     self._fits[index] = fit
         self._width = max((len(fit.places) for fit in self._fits.values()), default=0)
         self._table = self._fit_table(len(program.relations))

@@ -60,6 +60,7 @@ BOOK = np.dtype(
         ("orders", "i8"),  # in the order table; 0 in an L2 book
         ("directory", "i8"),  # of the order table, see order_table
         ("depth", "i8"),
+        ("trades", "i8"),  # how many were told
     ]
 )
 
@@ -133,10 +134,14 @@ TOUCH = np.dtype(
 
 _KIND = np.dtype([("kind", "i2")])
 _FLAGS = np.dtype([("flags", "u1")])
-_BOOK_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "id", "broker_id", "volume", "price")])
-_TRADE_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "id", "volume", "price", "side")])
+_BOOK_COLUMNS = ("ts", "venue", "symbol", "id", "broker_id", "volume", "price", "unused")
+_BOOK_ROW = np.dtype([(c, "i8") for c in _BOOK_COLUMNS])
+# Programs read `number` of trades where they need it, of liquidations never.
+_TRADE_COLUMNS = ("ts", "venue", "symbol", "id", "volume", "price", "side", "number")
+_TRADE_ROW = np.dtype([(c, "i8") for c in _TRADE_COLUMNS])
 # A rate with the next time of payment, a mark price with the index price, or a volume and nothing.
-_TOLD_ROW = np.dtype([(c, "i8") for c in ("ts", "venue", "symbol", "value", "other", "unused", "last")])
+_TOLD_COLUMNS = ("ts", "venue", "symbol", "value", "other", "unused", "next", "last")
+_TOLD_ROW = np.dtype([(c, "i8") for c in _TOLD_COLUMNS])
 _QUOTE_COLUMNS = ("ts", "venue", "symbol", "id", "bid", "bid_volume", "ask", "ask_volume")
 _QUOTE_ROW = np.dtype([*((c, "i8") for c in _QUOTE_COLUMNS), ("mid", "f8")])
 _EVENT_COLUMNS = (
@@ -243,13 +248,16 @@ def emit_row(
     row.broker_id = broker_id
     row.volume = volume * book.lot_scale
     row.price = price * book.tick_scale
+    row.unused = 0
 
 
 @jit()
 def emit_trade(
     context: Record, kind: int, book: Record, ts: int, trade_id: int, volume: int, price: int, side: int
 ) -> None:
-    """Writes an insert into trades or liquidations; volume in lots, price in ticks, side a Side."""
+    """Writes an insert into trades, which are numbered, or liquidations; volume in lots, price in ticks, side
+    a Side."""
+    book.trades += kind == TRADES
     row = _trade_row_at(_begin_change(context, kind))
     row.ts = ts
     row.venue = book.venue
@@ -258,6 +266,7 @@ def emit_trade(
     row.volume = volume * book.lot_scale
     row.price = price * book.tick_scale
     row.side = load(context.aggressors + 8 * side)
+    row.number = book.trades
 
 
 @jit()
@@ -270,6 +279,7 @@ def emit_told(context: Record, kind: int, book: Record, ts: int, value: int, oth
     row.value = value
     row.other = other
     row.unused = 0
+    row.next = 0
     row.last = 0
 
 

@@ -61,9 +61,9 @@ class BooksState:
     """Books between two messages, in the order of their instruments.
 
     names: (venue, symbol) of each. books: SAVED_BOOK[n]. rows: each book's, ROW[its rows], in no order; L2
-    levels have id 0. problems: int64[n + 1, PROBLEMS] by Problem, the last of no known instrument. quotes:
-    int64[n], how many of each were told. events_told: of books that tell of events; each book's rows are then
-    in the order of their queues.
+    levels have id 0. problems: int64[n + 1, PROBLEMS] by Problem, the last of no known instrument. quotes,
+    trades: int64[n], how many of each were told. events_told: of books that tell of events; each book's rows
+    are then in the order of their queues.
     """
 
     names: Sequence[tuple[str, str]]
@@ -71,6 +71,7 @@ class BooksState:
     rows: Sequence[NDArray[np.void] | Stored]
     problems: NDArray[np.int64]
     quotes: NDArray[np.int64]
+    trades: NDArray[np.int64]
     events_told: SavedEvents | None = None
 
     def places(self, instruments: Instruments) -> list[int]:
@@ -118,6 +119,7 @@ def sections_of(state: BooksState) -> dict[str, Content]:
         "rows": [np.empty(0, ROW), *(rows[:] for rows in state.rows)],
         "problems": state.problems,
         "quotes": state.quotes,
+        "trades": state.trades,
         **({} if state.events_told is None else state.events_told.sections()),
     }
 
@@ -134,8 +136,11 @@ def state_of(sections: Mapping[str, Stored]) -> BooksState:
     parts = [rows.part(start, end) for start, end in zip([0, *ends], ends, strict=False)]
     names = msgspec.msgpack.decode(sections["names"].bytes(), type=list[tuple[str, str]])
     # Older ones have none, since nobody was told of them.
-    quotes = sections["quotes"][:] if "quotes" in sections else np.zeros(len(books), np.int64)
-    return BooksState(names, books, parts, problems, quotes, SavedEvents.of(sections, ends))
+    quotes, trades = (
+        sections[name][:] if name in sections else np.zeros(len(books), np.int64)
+        for name in ("quotes", "trades")
+    )
+    return BooksState(names, books, parts, problems, quotes, trades, SavedEvents.of(sections, ends))
 
 
 # The relations behind ChangeBatch.kinds: kind 2 r inserts into RELATIONS[r], 2 r + 1 deletes.
@@ -459,7 +464,8 @@ class Books:
         events = None
         if self._tracked is not None:
             rows, events = self._tracked.save(rows)
-        return BooksState(names, saved, rows, self._problems.copy(), quotes, events)
+        trades = self._books["trades"].copy()
+        return BooksState(names, saved, rows, self._problems.copy(), quotes, trades, events)
 
     def load(self, state: BooksState) -> None:
         """Becomes as the books were that were saved; what relations hold is not told to anyone.
@@ -480,6 +486,8 @@ class Books:
                 self.apply(events)
             self._books["state"][instrument] = state.books["state"][number]
         self.flush()
+        self._books["trades"] = 0
+        self._books["trades"][places] = state.trades
         if self._quoted is not None:
             self._quoted["number"] = 0
             self._quoted["number"][places] = state.quotes

@@ -116,12 +116,15 @@ class PartitionedBooks(Books):
         first, owners = states[0], self.numbers.tolist()
         books = np.array([states[owner].books[i] for i, owner in enumerate(owners)], first.books.dtype)
         rows = [states[owner].rows[i] for i, owner in enumerate(owners)]
-        quotes = np.array([states[owner].quotes[i] for i, owner in enumerate(owners)], np.int64)
+        quotes, trades = (
+            np.array([counts[owner][i] for i, owner in enumerate(owners)], np.int64)
+            for counts in ([state.quotes for state in states], [state.trades for state in states])
+        )
         told = [state.events_told for state in states if state.events_told is not None]
         events = (
             SavedEvents.joined([told[owner].part([i]) for i, owner in enumerate(owners)]) if told else None
         )
-        return BooksState(first.names, books, rows, self._problem_table(states), quotes, events)
+        return BooksState(first.names, books, rows, self._problem_table(states), quotes, trades, events)
 
     def _problem_table(self, states: Sequence[BooksState]) -> NDArray[np.int64]:
         table: NDArray[np.int64] = np.sum([state.problems for state in states], axis=0)
@@ -138,7 +141,8 @@ class PartitionedBooks(Books):
                 problems[-1] = 0
             names, rows = [state.names[i] for i in own], [state.rows[i] for i in own]
             told = None if state.events_told is None else state.events_told.part(own)
-            part.load(BooksState(names, state.books[own], rows, problems, state.quotes[own], told))
+            counts = state.quotes[own], state.trades[own]
+            part.load(BooksState(names, state.books[own], rows, problems, *counts, told))
 
     def _check_between(self, done: str) -> None:
         if self._open:

@@ -85,10 +85,10 @@ NOT_SUPPORTED = [
     ("SELECT ¦TIME_BUCKET(INTERVAL '2 months', ts) FROM bids", "TIME_BUCKET of these months"),
     ("SELECT ¦DATE_DIFF('day', ts, ts) FROM bids", "date function DATEDIFF"),
     (
-        "SELECT ¦ROW_NUMBER() OVER (ORDER BY price) FROM trades",
+        "SELECT ¦ROW_NUMBER() OVER (ORDER BY price) FROM fills",
         "ROW_NUMBER over rows that are not proved unique",
     ),
-    ("SELECT ¦LAG(price) OVER (ORDER BY id) FROM trades", "LAG over rows that are not proved unique"),
+    ("SELECT ¦LAG(price) OVER (ORDER BY order_id) FROM fills", "LAG over rows that are not proved unique"),
     (KEYED + "SELECT ¦LAG(i) OVER (ORDER BY j) FROM keyed", "LAG by values that may be NULL"),
     (KEYED + "SELECT ¦FIRST_VALUE(i) OVER (ORDER BY j) FROM keyed", "FIRST_VALUE by values that may be NULL"),
     (
@@ -108,15 +108,15 @@ NOT_SUPPORTED = [
         "AND UNBOUNDED FOLLOWING) FROM keyed GROUP BY i",
         "LAST_VALUE over an aggregated query",
     ),
-    ("SELECT ¦NTILE(4) OVER (ORDER BY id) FROM trades", "NTILE over rows that are not proved unique"),
+    ("SELECT ¦NTILE(4) OVER (ORDER BY order_id) FROM fills", "NTILE over rows that are not proved unique"),
     ("SELECT ¦CUME_DIST() FILTER (WHERE id > 1) OVER (ORDER BY id) FROM bids", "window function CUME_DIST"),
     ("SELECT ¦SUM(DISTINCT id) OVER () FROM bids", "SUM(DISTINCT) OVER"),
     (
-        "SELECT ¦SUM(id) OVER (ORDER BY ts ROWS 3 PRECEDING) FROM trades",
+        "SELECT ¦SUM(volume) OVER (ORDER BY ts ROWS 3 PRECEDING) FROM fills",
         "ROWS over rows that are not proved unique",
     ),
     (
-        "SELECT ¦SUM(id) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) FROM trades",
+        "SELECT ¦SUM(volume) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) FROM fills",
         "ROWS over rows that are not proved unique",
     ),
     (

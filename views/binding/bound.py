@@ -408,6 +408,33 @@ def row_keys(rows: Relation | Select | UnionAll) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(n for n in key if n) for key in found if None not in key)
 
 
+def with_keys(select: Select) -> Select:
+    """The query with one key of each of its sources as further outputs, if its rows can be told apart by that
+    and by nothing less."""
+    if select.aggregated or select.top or row_keys(select):
+        return select
+    known = {(e.source, e.name) for _, e in _plain_columns(select)}
+    added = []
+    for source in select.sources:
+        if isinstance(source, OuterJoin) or not (keys := row_keys(source.relation)):
+            return select
+        for name in sorted(keys[0]):
+            if (source.id, name) not in known:
+                kind, nullable = _column_of(source.relation, name)
+                added.append(Output(f"{source.id}.{name}", ColumnRef(source.id, name, kind, nullable)))
+    return replace(select, outputs=(*select.outputs, *added))
+
+
+def _column_of(rows: Relation | Select | UnionAll, name: str) -> tuple[Type, bool]:
+    """Type of a column, and whether it may be NULL."""
+    if isinstance(rows, Relation):
+        column = rows.column(name)
+        assert column is not None
+        return column.type, column.nullable
+    expression = next(output.expression for output in rows.outputs if output.name == name)
+    return expression.type, expression.nullable
+
+
 def _plain_columns(query: Select) -> Iterator[tuple[str, ColumnRef]]:
     for output in query.outputs:
         if isinstance(output.expression, ColumnRef):

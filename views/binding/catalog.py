@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from orderbook.core.errors import SqlError
 from orderbook.views import types
 from orderbook.views.binding.bound import Catalog, View
 from orderbook.views.binding.grouping import ViewDefinition
@@ -39,6 +40,8 @@ from orderbook.views.types import CLOCK, Column, Kind, Parameter, Relation, Type
 MAX_PRECISION = 18
 # Streams of `views/schema.sql` that are not there where a view has their name.
 _HIDDEN_BY_VIEWS = frozenset({"quotes", "book_events"})
+# The stream whose rows may be equal unless they are numbered.
+TRADES, NUMBER = "trades", "number"
 _SMALLINT = Type(Kind.INTEGER, 0, -(2**15), 2**15 - 1)
 _TYPES = {
     exp.DType.SMALLINT: _SMALLINT,
@@ -284,25 +287,56 @@ def bind(
     instead: relations by their names, as if they had been declared so.
 
     The streams of `views/schema.sql` come first unless the texts declare a relation of the same name, or a
-    view of the name `quotes` or `book_events`. Views come after the views they read. Raises SqlError with
-    file, line and column.
+    view of the name `quotes` or `book_events`; `trades` are `numbered` where a view cannot do without. Views
+    come after the views they read. Raises SqlError with file, line and column.
     """
-    binder = _CatalogBinder(dict(parameters or {}), instead, Macros(texts))
-    for file, sql in texts:
-        binder.read(file, sql)
-    return binder.catalog()
+    try:
+        return _CatalogBinder.of(texts, parameters or {}, instead).catalog()
+    except SqlError as error:
+        # Keys that nothing needs are not carried along.
+        for number_trades in (False, True):
+            binder = _CatalogBinder.of(texts, parameters or {}, instead)
+            binder.keyed, binder.number_trades = True, number_trades
+            with suppress(SqlError):
+                return binder.catalog()
+        raise error
+
+
+def numbered(trades: Relation) -> Relation:
+    """`trades` with `number`, which counts those of a book from 1 and is hidden, so that no two are equal."""
+    if trades.column(NUMBER):
+        return trades
+    number = Column(NUMBER, types.BIGINT, nullable=False, hidden=True)
+    return replace(trades, columns=(*trades.columns, number), primary_key=("venue", "symbol", NUMBER))
 
 
 @dataclass(slots=True)
 class _CatalogBinder:
+    """keyed: as of QueryBinder. number_trades: those of `views/schema.sql` are numbered."""
+
     parameters: Mapping[str, Parameter]
     instead: Mapping[str, Relation]
     macros: Macros
+    keyed: bool = False
+    number_trades: bool = False
     declared: dict[str, Relation] = field(default_factory=dict)
     views: dict[str, ViewDefinition] = field(default_factory=dict)
     relations: dict[str, Relation] = field(default_factory=dict)
     bound: dict[str, View] = field(default_factory=dict)
     path: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[tuple[str | None, str]],
+        parameters: Mapping[str, Parameter],
+        instead: Mapping[str, Relation],
+    ) -> "_CatalogBinder":
+        """One that has read the texts."""
+        binder = cls(dict(parameters), instead, Macros(texts))
+        for file, sql in texts:
+            binder.read(file, sql)
+        return binder
 
     def read(self, file: str | None, sql: str) -> None:
         """Declares what one text says."""
@@ -333,6 +367,8 @@ class _CatalogBinder:
         predeclared = (r for r in _schema() if r.name not in own)
         declared = (*predeclared, *self.declared.values())
         self.relations = {r.name: self.instead.get(r.name, r) for r in declared}
+        if self.number_trades and TRADES not in self.declared:
+            self.relations[TRADES] = numbered(self.relations[TRADES])
         for view in self.views.values():
             if view.name in self.relations:
                 message = f"{view.name} is the name of a stream or table; name the view otherwise"
@@ -351,7 +387,7 @@ class _CatalogBinder:
         self.path.append(view.name)
         try:
             lookup = self._lookup if view.orders is None else OwnRows(view.name, self._lookup)
-            query = QueryBinder(view.text, self.parameters, lookup).query(view.tree, None)
+            query = QueryBinder(view.text, self.parameters, lookup, keyed=self.keyed).query(view.tree, None)
         except RecursionError:
             message = f"view {view.name} is nested too deeply; split it into views"
             raise view.text.error(message, view.tree) from None

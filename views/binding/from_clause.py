@@ -27,6 +27,7 @@ from orderbook.views.binding.bound import (
     Source,
     parts,
     row_keys,
+    with_keys,
 )
 from orderbook.views.binding.grouping import BoundQuery, Queries, RowLimits
 from orderbook.views.binding.parser import SqlText, position
@@ -122,7 +123,10 @@ class SourceBinder:
     ) -> Source:
         if query.limited:
             self.limited.append((alias, query.limited))
-        self._item(node, derived_item(alias, id, query), scope)
+        shown = len(query.select.outputs)
+        if self.queries.keyed:
+            query = replace(query, select=with_keys(query.select))
+        self._item(node, derived_item(alias, id, query, shown), scope)
         return Source(id, query.select, view)
 
     def _item(self, node: exp.Expr, item: FromItem, scope: Scope) -> None:
@@ -141,7 +145,7 @@ class SourceBinder:
             if name in given[:index]:
                 raise text.error(f"column {name} stands twice in the alias {item.alias}", node)
         stored = {name: c.name for name, c in zip(given, item.columns, strict=True)}
-        columns = tuple(Column(n, c.type, c.nullable) for n, c in zip(given, item.columns, strict=True))
+        columns = tuple(replace(c, name=n) for n, c in zip(given, item.columns, strict=True))
         return FromItem(item.alias, item.id, columns, frozenset(), item.rows, stored, item.keys)
 
     def alias(self, node: exp.Expr, default: str, scope: Scope) -> str:
@@ -158,9 +162,12 @@ class SourceBinder:
         return alias
 
 
-def derived_item(alias: str, id: str, query: BoundQuery) -> FromItem:
-    """A query as an item of FROM."""
-    columns = tuple(Column(o.name, o.expression.type, o.expression.nullable) for o in query.select.outputs)
+def derived_item(alias: str, id: str, query: BoundQuery, shown: int | None = None) -> FromItem:
+    """A query as an item of FROM; outputs after the first `shown` are hidden."""
+    columns = tuple(
+        Column(o.name, o.expression.type, o.expression.nullable, shown is not None and place >= shown)
+        for place, o in enumerate(query.select.outputs)
+    )
     return FromItem(alias, id, columns, query.ambiguous, query.rows, keys=row_keys(query.select))
 
 

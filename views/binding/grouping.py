@@ -89,6 +89,10 @@ class Queries(Protocol):
     @property
     def expressions(self) -> ExpressionBinder: ...
 
+    @property
+    def keyed(self) -> bool:
+        """Whether queries in FROM have what tells their rows apart."""
+
     def query(self, tree: exp.Expr, parent: Scope | None, limits: RowLimits = ...) -> BoundQuery:
         """Binds a query in the scope it stands in; raises SqlError."""
 

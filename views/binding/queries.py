@@ -234,7 +234,8 @@ class QueryBinder:
     """Binds the queries of one text for one view; `names` is shared by all that the view inlines.
 
     `lookup` gives the relation or view of a name, or raises SqlError at the node that names it. `tables`
-    are the common table expressions in scope.
+    are the common table expressions in scope. `keyed`: queries in FROM have what tells their rows apart,
+    hidden where they do not show it.
     """
 
     text: SqlText
@@ -242,6 +243,7 @@ class QueryBinder:
     lookup: Lookup
     names: UniqueNames = field(default_factory=UniqueNames)
     tables: Mapping[str, CommonTable] = field(default_factory=dict)
+    keyed: bool = False
 
     @property
     def expressions(self) -> ExpressionBinder:
@@ -268,7 +270,7 @@ class QueryBinder:
         if isinstance(found, Relation):
             return Named(found)
         lookup = self.lookup if found.orders is None else OwnRows(found.name, self.lookup)
-        inner = QueryBinder(found.text, self.parameters, lookup, self.names)
+        inner = QueryBinder(found.text, self.parameters, lookup, self.names, keyed=self.keyed)
         return Named(inner.query(found.tree, None, limits), found.name)
 
     def unique(self, alias: str, node: exp.Expr) -> str:
@@ -456,7 +458,8 @@ class QueryBinder:
         if isinstance(node, exp.Column):
             qualifier = node.args["table"]
             item = scope.item(identifier(qualifier, self.text), qualifier)
-            found = [(item.alias, c.name, scope.reference(item, c, node)) for c in item.columns]
+            columns = (column for column in item.columns if not column.hidden)
+            found = [(item.alias, c.name, scope.reference(item, c, node)) for c in columns]
         elif not scope.items:
             raise self.text.error("SELECT * needs a FROM", node)
         else:
@@ -464,7 +467,7 @@ class QueryBinder:
                 item = scope.items[index]
                 if isinstance(column, MergedColumn):
                     found.append((item.alias, column.name, scope.merged_value(column, node)))
-                else:
+                elif not column.hidden:
                     found.append((item.alias, column.name, scope.reference(item, column, node)))
         known = [(alias, name) for alias, name, _ in found]
         left_out = {place for n in _listed(star, "except_") for place in self._starred(n, known)}
