@@ -417,7 +417,7 @@ class FlightDoor:
         client: FlightClient,
         sql: str,
         describe: bool = False,
-        bulk: bool = False,
+        bulk: str = "",
     ) -> tuple[pa.ipc.RecordBatchFileReader, tuple[str, int, int]]:
         """What SQL gives, as a file of Arrow's, and the version that it is of; bulk: see QueryArrow."""
         with tempfile.NamedTemporaryFile(dir=self._folder.name, suffix=".arrow") as file:
@@ -460,7 +460,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
                 self._door.wait(context, self._door.schema(call.client, wanted.view))
                 sql = f"SELECT * FROM {_quoted(wanted.view)}"
             assert sql is not None
-            reader, version = self._door.answer(context, call.client, sql, bulk=wanted.view is not None)
+            reader, version = self._door.answer(context, call.client, sql, bulk=wanted.view or "")
             schema = reader.schema.with_metadata({_VERSION: ",".join(map(str, version)).encode()})
             batches = map(reader.get_batch, range(reader.num_record_batches))
             return flight.GeneratorStream(schema, _Batches(call, batches, lambda: None))

@@ -186,15 +186,15 @@ AnyRequest = (
 class QueryArrow(Request, frozen=True, tag="arrow"):
     """A server's own request: ad-hoc SQL whose whole answer is written to a file that the server has made.
 
-    most: bytes of the answer. describe: the columns alone, without rows. bulk: the SQL asks for all rows of
-    one view or relation, which need no database.
+    most: bytes of the answer. describe: the columns alone, without rows. bulk: the view or relation of
+    which the SQL asks for all rows; these need no database.
     """
 
     sql: SqlText
     file: str
     most: int
     describe: bool = False
-    bulk: bool = False
+    bulk: str = ""
 
 
 class ListTables(Request, frozen=True, tag="tables"):

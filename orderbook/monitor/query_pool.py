@@ -163,7 +163,7 @@ _COPYING_COST = 20.0
 
 
 def _is_bulk(asked: Asked) -> bool:
-    return isinstance(asked, QueryArrow) and asked.bulk
+    return isinstance(asked, QueryArrow) and bool(asked.bulk)
 
 
 class Gone(Exception):

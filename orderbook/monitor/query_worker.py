@@ -66,7 +66,7 @@ class Question:
     whole: bool = False
     file: str = ""
     most: int = 0
-    bulk: bool = False
+    bulk: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ class Worker:
         self._catalog: PostgresCatalog | None = None
         self._plan: QueryPlan | None = None
         # Of the query that is asked: whether it is PostgreSQL's, the file for its answer, bytes of that, and
-        # whether it asks for all that it reads.
-        self._postgres, self._file, self._most, self._bulk = False, "", 0, False
+        # the view of which it asks for all.
+        self._postgres, self._file, self._most, self._bulk = False, "", 0, ""
         self._running, self._at = Running(), -1
         self._left = memory
 
@@ -219,7 +219,8 @@ class Worker:
         elif of_catalog is not None:
             self._run(number, plan, {})
         else:
-            self._tell(Planned(number, plan.reads))
+            # Another view may hold the same, but in columns of its own.
+            self._tell(Planned(number, (self._bulk,) if self._bulk else plan.reads))
 
     def _postgres_catalog(self) -> PostgresCatalog:
         if self._catalog is None:

@@ -105,6 +105,21 @@ def test_bulk_needs_no_database_and_waits_for_its_own_share(
         got(client, '{"view": "depth"}')
 
 
+def test_bulk_reads_the_view_that_is_named(one: Served, client: flight.FlightClient) -> None:
+    """SQL may be answered from another view, which holds the same in columns of its own."""
+    engine = one.run.engine
+    one.call(lambda: engine.insert("quotes", {"symbol": "A", "volume": 3}))
+    one.call(lambda: engine.add_view("CREATE VIEW turned AS SELECT volume, symbol FROM kept"))
+    try:
+        for text in ('{"view": "kept"}', '{"sql": "SELECT * FROM kept"}'):
+            table = got(client, text)
+            assert table.column_names == ["symbol", "volume"]
+            assert table.to_pylist() == [{"symbol": "A", "volume": 3}]
+    finally:
+        one.call(lambda: engine.drop_view("turned"))
+        one.call(lambda: engine.delete("quotes", {"symbol": "A", "volume": 3}))
+
+
 def test_sql_has_the_columns_that_its_description_has(client: flight.FlightClient) -> None:
     sql = "SELECT range AS n, range % 7 = 0 AS seventh, repeat('x', 20) AS text, 1.5::DECIMAL(9, 2) AS d, " \
         "TIMESTAMP_NS '2026-01-02 03:04:05.000000006' AS at FROM range(200000)"  # fmt: skip

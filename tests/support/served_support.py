@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -23,6 +23,14 @@ class Served:
 
     def put(self, *items: Any) -> None:
         asyncio.run_coroutine_threadsafe(self.run.put(*items), self._loop).result(PATIENCE)
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Does what only the run's thread may do."""
+
+        async def go() -> None:
+            work()
+
+        asyncio.run_coroutine_threadsafe(go(), self._loop).result(PATIENCE)
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
         return psycopg.connect(self.url, connect_timeout=int(PATIENCE), **options)
