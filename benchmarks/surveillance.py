@@ -1,4 +1,4 @@
-"""What the detectors of views/surveillance find in a recorded day without known abuse, and cost an event."""
+"""What the detectors of views/surveillance find, with abuse that is known and without, and cost an event."""
 
 import os
 from functools import partial
@@ -17,16 +17,40 @@ from orderbook.views.library import shipped_views
 from orderbook.views.program import CompiledProgram
 
 from .measure import CONSOLE, Case, Options, Stopwatch, interleaved, same, spread, table
+from .surveillance_recall import (
+    DETECTORS,
+    PREFIX,
+    alerts_an_hour,
+    every_kind,
+    generated_day,
+    recall_by_strength,
+)
 
 _DATA = Path(os.environ.get("ORDERBOOK_DATA", Path(__file__).parents[2] / "shared" / "data"))
 # NASDAQ's AMZN, a whole day, whose orders have ids.
 _RECORDING = "lobster/AMZN*message*"
 _BOOKS = "CREATE VIEW books AS SELECT venue, symbol, COUNT(*) AS n FROM book_states GROUP BY venue, symbol"
+_STRENGTHS = (0.25, 0.5, 1.0, 2.0)
 _ALONE, _TOGETHER = "books alone", "all together"
 
 
 def surveillance(options: Options) -> None:
-    """Alerts an hour of each detector with its defaults; CPU ns an event of each by itself, and of all."""
+    """Alerts an hour of each detector with its defaults, CPU ns an event of each and of all; and recall."""
+    program = compile_views([PREFIX + name for name in DETECTORS])
+    found = sorted(_DATA.glob(_RECORDING))
+    recorded = [_recorded(found[0], 20_000 if options.quick else None)] if found else []
+    seeds = range(options.seed, options.seed + (1 if options.quick else 3))
+    flow = [generated_day(seed, 6_000 if options.quick else 30_000) for seed in seeds]
+    alerts_an_hour(program, {"generated flow": flow, **({"AMZN": recorded} if recorded else {})})
+    abuse, days = every_kind(2 if options.quick else 5), dict(zip(seeds, flow, strict=True))
+    recall_by_strength("generated flow", program, lambda seed: days[seed], abuse, _STRENGTHS, seeds)
+    if recorded:
+        abuse = every_kind(2 if options.quick else 10)
+        recall_by_strength("AMZN", program, lambda _: recorded[0], abuse, _STRENGTHS, seeds)
+    _costs(options)
+
+
+def _costs(options: Options) -> None:
     found = sorted(_DATA.glob(_RECORDING))
     if not found:
         CONSOLE.print(f"no recording {_RECORDING} in {_DATA}: nothing measured\n")

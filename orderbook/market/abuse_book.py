@@ -14,7 +14,7 @@ from orderbook.market.events import BookState, Side
 
 _BID, _ASK = int(Side.BID), int(Side.ASK)
 # Volumes of the newest orders, whose median is what is usual.
-_REMEMBERED = 256
+_REMEMBERED = 4_096
 # Fields of an EVENT as a tuple.
 EXCHANGE_TIME, RECEIVE_TIME, SEQUENCE, ORDER_ID, PRICE, VOLUME, INSTRUMENT, BROKER, ACTION, SIDE, FLAGS = (
     range(11)
@@ -47,8 +47,8 @@ class Order:
 class Book:
     """Orders of one instrument by id, and at each price of a side in the order of time.
 
-    step: the greatest common divisor of all prices so far, ticks. `taken` are orders of the stream that
-    rest there and not here.
+    step, lot: the greatest common divisors of all prices (ticks) and volumes (lots) so far. `taken` has the
+    orders of the stream that rest there and not here.
     """
 
     orders: dict[int, Order] = field(default_factory=dict)
@@ -58,6 +58,7 @@ class Book:
     taken: dict[int, Order] = field(default_factory=dict)
     state: int = int(BookState.SYNCING)
     step: int = 0
+    lot: int = 0
     volumes: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     changed: int = 0
 
@@ -115,6 +116,7 @@ class Book:
         order.number = self.changed
         self.levels[order.side].setdefault(order.price, {})[order.id] = order
         self.step = gcd(self.step, order.price)
+        self.lot = gcd(self.lot, order.volume)
 
     def _leave(self, order: Order) -> None:
         queue = self.levels[order.side][order.price]

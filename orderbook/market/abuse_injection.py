@@ -11,7 +11,7 @@ to be executed is, first. Where the abuse has taken all of a side, somebody quot
 """
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -39,6 +39,7 @@ from orderbook.market.abuse_scripts import SCRIPTS, NoRoomError, Script
 from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side
 
 _RETRY = 20 * 10**6
+_RECENT = 60 * 10**9
 # Orders of a snapshot tell what is usual until there are so many.
 _FEWEST_VOLUMES = 16
 _LAST = int(Flag.LAST)
@@ -73,9 +74,11 @@ class _Episode:
         return self.book.best(side)
 
     def lots(self, times: float) -> int:
-        """So many times the usual volume, to the usual volume's power of ten."""
-        unit = int(10 ** (len(str(int(self._usual))) - 1))
-        return unit * max(1, round(times * self._usual / unit))
+        """So many times the usual volume, in round numbers."""
+        unit, volume = int(10 ** (len(str(int(self._usual))) - 1)), times * self._usual
+        if volume < unit:
+            unit = max(1, self.book.lot)
+        return unit * max(1, round(volume / unit))
 
     def place(self, side: int, price: int, volume: int, role: Role) -> Order:
         best = self.book.best(1 - side)
@@ -147,7 +150,8 @@ class Injector:
         # Of instruments: quotes where the abuse has emptied a side, and labels that dropped events count for.
         self._standing: dict[int, dict[int, Order]] = {}
         self._owners: dict[tuple[int, int], Label] = {}
-        self._traded: Counter[int] = Counter()
+        # Trades of the last minute of instruments, (time, volume).
+        self._traded: dict[int, deque[tuple[int, int]]] = defaultdict(deque)
         self._clock = self._receive = self._sequence = 0
         self._out: list[Events] = []
         self._rest = np.empty(0, EVENT)
@@ -166,9 +170,8 @@ class Injector:
         return int(self.random.integers(1, self.survey.brokers + 1)) if self.survey.brokers else 0
 
     def pace(self, instrument: int) -> float:
-        """Lots traded a ns until now."""
-        first = min((span[0] for (one, _), span in self.survey.days.items() if one == instrument), default=0)
-        return self._traded[instrument] / max(1, self._clock - first)
+        """Lots traded a ns in the last minute."""
+        return sum(volume for _, volume in self._traded[instrument]) / _RECENT
 
     def apply(self, events: Events) -> Events:
         """The next EVENT[n] with what comes between; a message without its end waits for the next."""
@@ -400,7 +403,10 @@ class Injector:
                 else:
                     book.reduce(order, row[VOLUME])
             elif action == _TRADE:
-                self._traded[row[INSTRUMENT]] += row[VOLUME]
+                trades = self._traded[row[INSTRUMENT]]
+                trades.append((self._clock, row[VOLUME]))
+                while trades[0][0] < self._clock - _RECENT:
+                    trades.popleft()
             elif action == _CLEAR:
                 book.clear(row[SIDE])
             elif action == _STATE:

@@ -11,6 +11,7 @@ SEC, In re Athena Capital Research (2014), on marking the close; NASDAQ and othe
 """
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -38,7 +39,7 @@ class Desk(Protocol):
     strength: float
     step: int  # between prices, ticks
     close: int  # ns, the time of the instrument's last event of the day
-    pace: float  # lots traded a ns so far
+    pace: float  # lots traded a ns in the last minute
 
     now: int  # ns
 
@@ -136,15 +137,22 @@ def quote_stuffing(desk: Desk) -> Script:
 
 
 def _push(desk: Desk, bps: float, trades: int, lots: int, gap: Callable[[], int]) -> Script:
-    """Trades by which the price goes so far, each with all that is quoted up to its own."""
+    """Trades by which the price goes so far, with all that is quoted up to there; others quote beyond."""
     towards = 1 if desk.side == _BID else -1
-    start = _touch(desk)[1 - desk.side]
+    start, other = _touch(desk)[1 - desk.side], 1 - desk.side
     reach = max(1, round(start * bps / 10_000 / desk.step))
-    limits = [start + towards * desk.step * (-(-reach * k // trades)) for k in range(1, trades + 1)]
+    limits = [start + towards * desk.step * -(-reach * k // trades) for k in range(1, trades + 2)]
     if limits[-1] <= 0:
         raise NoRoomError
-    for limit in limits:
-        desk.place(1 - desk.side, limit, lots, Role.COUNTERPARTY)
+    quoted = 0
+    for limit, beyond in pairwise(limits):
+        best = desk.best(other)
+        # The market may have gone further by itself.
+        limit = limit if best is None or (limit - best) * towards > 0 else best
+        if not quoted or (quoted - limit) * towards > 0:
+            desk.place(other, limit, lots, Role.COUNTERPARTY)
+        quoted = beyond if (beyond - limit) * towards > 0 else limit + towards * desk.step
+        desk.place(other, quoted, lots, Role.COUNTERPARTY)
         desk.sweep(desk.side, limit)
         yield gap()
 
@@ -165,7 +173,7 @@ CLOSE_SPAN, CLOSE_SHARE = 60 * SECOND, 0.25
 
 
 def marking_the_close(desk: Desk) -> Script:
-    """Trades of one side in the last minute, three times what usually trades then, by 40 basis points."""
+    """Trades of one side in the last minute, three times what trades otherwise, by 40 basis points."""
     trades, left = 40, desk.close - desk.now
     lots = max(desk.lots(1), round(3 * desk.strength * desk.pace * left / trades))
     gap = left / (trades + 1)

@@ -4,10 +4,11 @@
 -- Cost: O(log n), 94 ns an event.
 CREATE PARAMETER wash_window DEFAULT '1 second'; -- how long a span is
 CREATE PARAMETER wash_rounds DEFAULT 3; -- times bought, and sold, at least
+CREATE PARAMETER wash_net DEFAULT 0.2; -- share of what was traded that is left bought or sold, at most
 CREATE VIEW wash_brokers AS
 SELECT venue, symbol, broker_id, price, TIME_BUCKET(INTERVAL :wash_window, ts) AS span,
        COUNT(*) FILTER (WHERE side = 'bid') AS bought, COUNT(*) FILTER (WHERE side = 'ask') AS sold, SUM(volume) AS traded,
        MIN(number) AS first, MAX(number) AS last
 FROM book_events WHERE action = 'execute' AND broker_id <> 0 GROUP BY venue, symbol, broker_id, price, 5
 HAVING COUNT(*) FILTER (WHERE side = 'bid') >= :wash_rounds AND COUNT(*) FILTER (WHERE side = 'ask') >= :wash_rounds
-   AND SUM(CASE WHEN side = 'bid' THEN volume ELSE -volume END) = 0;
+   AND ABS(SUM(CASE WHEN side = 'bid' THEN volume ELSE -volume END)) <= :wash_net * SUM(volume);
