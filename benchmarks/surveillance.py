@@ -23,6 +23,7 @@ from .surveillance_recall import (
     alerts_an_hour,
     every_kind,
     generated_day,
+    recall_as_described,
     recall_by_strength,
 )
 
@@ -47,6 +48,11 @@ def surveillance(options: Options) -> None:
     if recorded:
         abuse = every_kind(2 if options.quick else 10)
         recall_by_strength("AMZN", program, lambda _: recorded[0], abuse, _STRENGTHS, seeds)
+    seeds = range(options.seed, options.seed + (2 if options.quick else 10))
+    title, events = "generated flow, 8 events a second", 3_000 if options.quick else 9_000
+    recall_as_described(title, program, lambda seed: generated_day(seed, events, 8.0), 4, seeds)
+    if recorded:
+        recall_as_described("AMZN", program, lambda _: recorded[0], 2 if options.quick else 10, seeds)
     _costs(options)
 
 

@@ -6,6 +6,7 @@ after it, on the side that the label names. Episodes that the stream cut short a
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.library import described, shipped_views
 from orderbook.views.program import CompiledProgram
 
+from .abuse_as_described import with_abuse
 from .measure import table
 
 PREFIX = "surveillance/"
@@ -72,8 +74,9 @@ class Found(NamedTuple):
     cut_short: int
 
 
-def detectors_of(kind: str) -> tuple[str, ...]:
-    return _OTHERS.get(kind, (kind,))
+def detectors_of(kind: str, brokers: bool) -> tuple[str, ...]:
+    """The detectors of a kind of abuse, of streams that tell brokers or do not."""
+    return _OTHERS.get(kind, (kind,)) if brokers else (kind,)
 
 
 def evidence(program: CompiledProgram, events: Events, instruments: Instruments) -> dict[str, list[Evidence]]:
@@ -81,16 +84,17 @@ def evidence(program: CompiledProgram, events: Events, instruments: Instruments)
     pipeline = Pipeline(GatedEngine(program, "numba"), instruments)
     pipeline.warm_up()
     pipeline.apply(events.copy())
+    assert pipeline.book_problems == {}, pipeline.book_problems
     return {name: list(_rows(name, pipeline.engine.frame(name))) for name in DETECTORS}
 
 
 def recall(
-    labels: Iterable[Episode], found: Mapping[str, Sequence[Evidence]]
+    labels: Iterable[Episode], found: Mapping[str, Sequence[Evidence]], brokers: bool
 ) -> dict[tuple[str, str], Found]:
     """By kind and detector, how many episodes there were and how many were found."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for label in labels:
-        for detector in detectors_of(label.kind):
+        for detector in detectors_of(label.kind, brokers):
             count = counts[label.kind, detector]
             if label.cut_short:
                 count[2] += 1
@@ -116,8 +120,9 @@ def recall_by_strength(
         survey.read(events)
         for strength in strengths:
             injector = Injector(survey, abuse, strength=strength, seed=seed)
-            with_abuse = np.concatenate([injector.apply(events), injector.finish()])
-            for key, one in recall(injector.labels, evidence(program, with_abuse, instruments)).items():
+            injected = np.concatenate([injector.apply(events), injector.finish()])
+            found = evidence(program, injected, instruments)
+            for key, one in recall(injector.labels, found, _brokers(events)).items():
                 before = totals[key].get(strength, Found(0, 0, 0))
                 totals[key][strength] = Found(*(a + b for a, b in zip(before, one, strict=True)))
     table(
@@ -131,6 +136,39 @@ def recall_by_strength(
                 str(sum(one.cut_short for one in found.values())),
             )
             for (kind, detector), found in sorted(totals.items())
+        ],
+    )
+
+
+def recall_as_described(
+    title: str,
+    program: CompiledProgram,
+    streams: Callable[[int], tuple[Events, Instruments]],
+    episodes: int,
+    seeds: Sequence[int],
+) -> None:
+    """Prints recall of what the second injector adds: the worst and the median seed, and all together."""
+    shares: dict[tuple[str, str], list[float]] = defaultdict(list)
+    totals: dict[tuple[str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for seed in seeds:
+        events, instruments = streams(seed)
+        with_cases, cases = with_abuse(events, episodes, seed)
+        rows = evidence(program, with_cases, instruments)
+        for key, one in recall(cases, rows, _brokers(events)).items():
+            shares[key].append(one.found / one.episodes)
+            totals[key] = totals[key][0] + one.found, totals[key][1] + one.episodes
+    table(
+        f"Episodes found of those of the second injector, {title}; {len(seeds)} seeds",
+        ("abuse", "detector", "worst", "median", "found"),
+        [
+            (
+                kind,
+                detector,
+                f"{min(shares[kind, detector]):.0%}",
+                f"{median(shares[kind, detector]):.0%}",
+                f"{found}/{of}",
+            )
+            for (kind, detector), (found, of) in sorted(totals.items())
         ],
     )
 
@@ -178,6 +216,10 @@ def alerts_an_hour(
 def every_kind(episodes: int) -> list[tuple[str, int]]:
     """So many episodes of each kind, and one close."""
     return [(kind, 1 if kind == "marking_the_close" else episodes) for kind in KINDS]
+
+
+def _brokers(events: Events) -> bool:
+    return bool(events["broker_id"].any())
 
 
 def _share(found: Found | None) -> str:
