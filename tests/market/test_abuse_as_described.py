@@ -1,4 +1,4 @@
-"""The second injector, of the benchmarks: what it adds leaves books valid, and the stream as it is but for ids."""
+"""The second injector, of the benchmarks: books stay valid, and the stream as it is but for ids."""
 
 import numpy as np
 import pytest
