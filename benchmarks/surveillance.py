@@ -49,8 +49,10 @@ def surveillance(options: Options) -> None:
         abuse = every_kind(2 if options.quick else 10)
         recall_by_strength("AMZN", program, lambda _: recorded[0], abuse, _STRENGTHS, seeds)
     seeds = range(options.seed, options.seed + (2 if options.quick else 10))
-    title, events = "generated flow, 8 events a second", 3_000 if options.quick else 9_000
-    recall_as_described(title, program, lambda seed: generated_day(seed, events, 8.0), 4, seeds)
+    title, events = "generated flow, 8 events a second", 6_000 if options.quick else 9_000
+    recall_as_described(
+        title, program, lambda seed: generated_day(seed, events, 8.0), 2 if options.quick else 4, seeds
+    )
     if recorded:
         recall_as_described("AMZN", program, lambda _: recorded[0], 2 if options.quick else 10, seeds)
     _costs(options)
