@@ -246,7 +246,8 @@ def test_tiers_are_counted_in_compiled_code_as_in_python(
     tiers = [
         {"volume": volume, "maker": maker, "taker": taker}
         for volume, maker, taker in (
-            (D("0.1"), D("0.5"), 3), (D("1.5"), -1, D("2.25")), (40, D("-1.125"), D("2")), (900, 0, D("0.333")),
+            (D("0.1"), D("0.5"), 3), (D("1.5"), -1, D("2.25")),
+            (40, D("-1.125"), D("2")), (900, 0, D("0.333")),
         )
     ]  # fmt: skip
     fees = Fees(trading(fees={"maker": 1, "taker": 4, "unit": unit, "tiers": tiers}).simulation.fees)

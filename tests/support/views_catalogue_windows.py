@@ -95,4 +95,21 @@ SELECT symbol, id, price, COUNT(*) OVER (PARTITION BY symbol ORDER BY price, id 
     PRECEDING) AS m FROM (SELECT symbol, id, price, SUM(volume) AS v FROM bids GROUP BY symbol, price, id) d
 -- aliases_reused
 SELECT symbol, SUM(volume) AS v, v * 2 AS w, w + v AS x FROM bids GROUP BY symbol HAVING x > 3
+-- neighbours_by_what_where_keeps_from_null
+SELECT a, total - LAG(total) OVER (ORDER BY a) AS d
+FROM (SELECT a, SUM(b) AS total FROM r WHERE a IS NOT NULL GROUP BY a) w
+-- sums_over_neighbours_compared_away_from_null
+SELECT flag, SUM(d) AS d FROM (
+    SELECT flag, n - LAG(n) OVER (PARTITION BY flag ORDER BY k) AS d
+    FROM (SELECT k, flag, COUNT(*) AS n FROM u WHERE k > 0 OR k = -1 GROUP BY k, flag) w
+) x GROUP BY flag
+-- row_numbers_of_rows_whose_key_is_not_shown
+SELECT n, ROW_NUMBER() OVER (ORDER BY n) AS place
+FROM (SELECT n FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) w) x
+-- rows_before_those_whose_key_is_not_shown
+SELECT n, SUM(n) OVER (ORDER BY n ROWS 1 PRECEDING) AS two
+FROM (SELECT n FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) w WHERE n <> 2) x
+-- neighbours_of_no_rows
+SELECT b, LAG(n) OVER (ORDER BY b) AS p, SUM(n) OVER (ORDER BY b ROWS 2 PRECEDING) AS s
+FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) w WHERE 1 = 0
 """

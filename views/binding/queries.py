@@ -78,6 +78,7 @@ from orderbook.views.binding.typed_nodes import (
     adopt,
     comparison,
     is_null_literal,
+    kept_from_null,
     logical,
     number,
     union,
@@ -235,7 +236,7 @@ class QueryBinder:
 
     `lookup` gives the relation or view of a name, or raises SqlError at the node that names it. `tables`
     are the common table expressions in scope. `keyed`: queries in FROM have what tells their rows apart,
-    hidden where they do not show it.
+    hidden where they do not show it, and what WHERE keeps from being NULL counts as NOT NULL.
     """
 
     text: SqlText
@@ -373,6 +374,10 @@ class QueryBinder:
         sets = grouping_sets(tree, self.text)
         scope = Scope(self.text, parent)
         sources, conditions = self._rows(tree, scope)
+        if self.keyed and conditions:
+            not_null = kept_from_null(logical("AND", conditions))
+            alone = {source.id for source in sources if isinstance(source, Source)}
+            scope.items = [item.without_nulls(not_null) if item.id in alone else item for item in scope.items]
         groups = bind_groups(self, tree, scope, sets, chosen) if sets else Groups((), frozenset())
         if next(tree.find_all(exp.Grouping), None):
             resolve_grouping(self, tree, scope, groups)

@@ -179,6 +179,15 @@ class FromItem:
     def reference(self, column: Column) -> ColumnRef:
         return ColumnRef(self.id, self.stored.get(column.name, column.name), column.type, column.nullable)
 
+    def without_nulls(self, known: Collection[tuple[str, str]]) -> "FromItem":
+        """The item where columns, by (source, name), are known not to be NULL."""
+        there = {name for source, name in known if source == self.id}
+        columns = (
+            replace(c, nullable=c.nullable and self.stored.get(c.name, c.name) not in there)
+            for c in self.columns
+        )
+        return replace(self, columns=tuple(columns))
+
     def nullable(self) -> "FromItem":
         """The item on a side of an outer join that may be missing."""
         return replace(self, columns=tuple(replace(c, nullable=True) for c in self.columns))

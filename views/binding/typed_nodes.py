@@ -16,6 +16,7 @@ from orderbook.views.binding.bound import (
     Case,
     Cast,
     Coalesce,
+    ColumnRef,
     Comparison,
     Expression,
     Function,
@@ -319,6 +320,22 @@ def negation(condition: Expression) -> Expression:
 def is_null(value: Expression) -> Expression:
     """FALSE where the value is never NULL."""
     return IsNull(value, BOOLEAN) if value.nullable else FALSE
+
+
+def kept_from_null(condition: Expression) -> frozenset[tuple[str, str]]:
+    """(source, name) of the columns that are not NULL in any row of which the condition is true."""
+    match condition:
+        case Logical(op="AND"):
+            return frozenset().union(*map(kept_from_null, condition.args))
+        case Logical(op="OR"):
+            first, *others = map(kept_from_null, condition.args)
+            return first.intersection(*others)
+        case Logical(op="NOT", args=(IsNull(argument=ColumnRef() as column),)):
+            return frozenset({(column.source, column.name)})
+        case Comparison():
+            sides = (side for side in (condition.left, condition.right) if isinstance(side, ColumnRef))
+            return frozenset((side.source, side.name) for side in sides)
+    return frozenset()
 
 
 def with_order(value: Expression) -> Expression:

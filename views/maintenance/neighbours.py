@@ -129,12 +129,15 @@ def _apart(rows: Poly, neighbour: Neighbour, place: int) -> Poly:
     """The rows with names of their own for what they bind, where they are counted beside the same rows."""
     kept = {v for s in (*neighbour.vars, *neighbour.order, *neighbour.partition) for v in scalar_variables(s)}
     kept |= {v for v in variable_set(rows) if v.name.startswith("far_")}
-    local = (
-        [v for v in variable_set(rows) if v in bound_in(rows.terms[0]) and v not in kept]
-        if rows.terms
-        else []
-    )
+    local = _bound_within(rows) - kept
     return substitute(rows, {v: Var(f"counted_{place}~{v.name}") for v in local})
+
+
+def _bound_within(rows: Poly) -> frozenset[Var]:
+    """The variables that are bound in it, in the bodies of nested factors, too."""
+    own = (frozenset(bound_in(term)) for term in rows.terms)
+    nested = (_bound_within(f.body) for term in rows.terms for f in term if isinstance(f, NESTED))
+    return frozenset[Var]().union(*own, *nested)
 
 
 def _own(neighbour: Neighbour, name: str, place: int) -> Var:

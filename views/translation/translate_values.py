@@ -434,7 +434,7 @@ class WindowTranslator(AggregateTranslator):
         parts, places = self._places(window, scope, inner)
         before = window.function == "lag"
         lifts += [f for f in inner if f not in lifts]
-        if not places:
+        if not (places and group.rows.terms):
             return Value(Const(0), window.type, FALSE, zero_if_null=True)
         given = self.value(window.argument, scope, inner)
         rows, row = group.rows * product(*inner), tuple(places)
@@ -500,6 +500,8 @@ class WindowTranslator(AggregateTranslator):
         group: Group,
     ) -> Value:
         """The aggregate over the rows between those that stand so many rows from the row at hand."""
+        if not group.rows.terms:
+            return Value(Const(0), window.type, FALSE if window.nullable else TRUE, zero_if_null=True)
         inner: list[Factor] = []
         parts, places = self._places(window, scope, inner)
         lifts += [f for f in inner if f not in lifts]
