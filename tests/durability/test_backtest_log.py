@@ -12,7 +12,6 @@ from durable_support import INSTRUMENTS, SQL, Trader, items
 from recovery_support import feed
 
 import orderbook
-from benchmarks.reconciliation import reconciled
 from orderbook.backtesting.run import LocalExecutor, backtest
 from orderbook.backtesting.sources import source_specs
 from orderbook.backtesting.tasks import JobProgram, JobSettings
@@ -169,7 +168,3 @@ fees = {{ maker = -0.5, taker = 3 }}
     assert f"money: Trader {fills[0]['venue']}" in told and "fees and profit are equal in 0 of" in told
     assert status_of([*given[:1], given[2], given[1]]) == 2
     assert "a log in the first place" in capsys.readouterr().err
-
-
-def test_a_session_whose_process_is_killed_is_its_backtest(tmp_path: Path) -> None:
-    assert not list(reconciled(tmp_path, 5, 1, 1_500, 3))
