@@ -4,7 +4,9 @@
 the view's columns, which `over_lets` puts over what the columns are read from.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from orderbook.views.calculus import (
     Apply,
@@ -123,7 +125,7 @@ class Result:
         return [shown.get(key.variable, key.name) for key in self.keys]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
     """A whole program; `initial` statements run once on empty maps."""
 
@@ -133,8 +135,22 @@ class Program:
     triggers: tuple[Trigger, ...]
     results: tuple[Result, ...]
 
+    @cached_property
+    def map_names(self) -> Mapping[str, MapDeclaration]:
+        """The maps by their names."""
+        return {m.name: m for m in self.maps}
+
+    @cached_property
+    def counted(self) -> Mapping[str, tuple[str, ...]]:
+        """The maps of doubles by the map that counts their rows."""
+        found: dict[str, tuple[str, ...]] = {}
+        for declaration in self.maps:
+            if declaration.count is not None:
+                found[declaration.count] = (*found.get(declaration.count, ()), declaration.name)
+        return found
+
     def map(self, name: str) -> MapDeclaration:
-        return next(m for m in self.maps if m.name == name)
+        return self.map_names[name]
 
     def result(self, name: str) -> Result:
         return next(r for r in self.results if r.name == name)

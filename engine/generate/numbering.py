@@ -72,7 +72,7 @@ def _is_exact(value: int, scale: int) -> bool:
     return abs(value) <= _EXACT_INTEGER and 0 <= scale <= _EXACT_POWER
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NumberedPlan(Plan):
     """A plan without text of a user. Raises TypeError where it holds a string that is not ours."""
 

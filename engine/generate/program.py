@@ -246,7 +246,7 @@ class _Parts:
         event = [parameter for parameters in rows.values() for parameter in parameters]
         for turn, statements in zip(turns, part, strict=True):
             emitter.pivots = shared_pivots(plan, statements, event)
-            follows = {name: sources(turn, name, self._follows) for name in self._follows}
+            follows = sources(turn, self._follows)
             self.writes(emitter, names, self.module.layout, follows).statements(statements)
         emitter.writer.line("return 0")
 

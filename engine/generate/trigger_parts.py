@@ -75,16 +75,12 @@ def by_view(plan: Plan, turns: Turns, own: Owners) -> list[Turns]:
     if len(parts) < 2:
         return list(parts.values())
     levels = {number: _levels(plan, part) for number, part in parts.items()}
-    # What a part must come after.
-    after = {
-        number: {other for other in parts if other != number and _precedes(levels[other], levels[number])}
-        for number in parts
-    }
+    after = _order(levels)
     packs: list[list[int]] = []
     while after:
-        ready = [number for number, needed in after.items() if needed.isdisjoint(after)]
+        ready = next((number for number, needed in after.items() if needed.isdisjoint(after)), None)
         # Those that wait for each other are one.
-        taken = ready[:1] or list(after)
+        taken = list(after) if ready is None else [ready]
         size = sum(_size(parts[number]) for number in (*taken, *(packs[-1] if packs else ())))
         if packs and size <= PACK:
             packs[-1] += taken
@@ -103,15 +99,25 @@ def _size(turns: Turns) -> int:
 _Times = Mapping[str, Set[tuple[int, int]]]
 
 
-def _precedes(one: tuple[_Times, _Times], other: tuple[_Times, _Times]) -> bool:
-    """Whether a part, by when it reads and writes, must come before another.
+def _order(levels: Mapping[int, tuple[_Times, _Times]]) -> dict[int, set[int]]:
+    """What each part must come after, by when they read and write.
 
     Of one level, what is read is as it was before any of it is written.
     """
-    (reads, writes), (other_reads, other_writes) = one, other
-    return any(min(writes[name]) < max(other_reads[name]) for name in writes.keys() & other_reads) or any(
-        min(reads[name]) <= max(other_writes[name]) for name in reads.keys() & other_writes
-    )
+    readers: defaultdict[str, list[int]] = defaultdict(list)
+    for number, (reads, _) in levels.items():
+        for name in reads:
+            readers[name].append(number)
+    after: dict[int, set[int]] = {number: set() for number in levels}
+    for writer, (_, writes) in levels.items():
+        for name, written in writes.items():
+            for reader in readers[name]:
+                read = levels[reader][0][name]
+                if reader != writer and min(written) < max(read):
+                    after[reader].add(writer)
+                if reader != writer and min(read) <= max(written):
+                    after[writer].add(reader)
+    return after
 
 
 def _levels(plan: Plan, part: Turns) -> tuple[_Times, _Times]:
@@ -149,15 +155,16 @@ def _apart(
 ) -> Iterator[Sequence[StatementPlan]]:
     """Statements of a level to be written in functions of their own, where none writes what one reads."""
     written = {d.name for s in level for d in plan.directories_of(s.target)} | {s.target for s in level}
-    written |= {m.name for m in plan.program.maps if m.count in written}
+    counted = plan.program.counted
+    written |= {name for count in counted.keys() & written for name in counted[count]}
     if not written.isdisjoint(m for s in level for m in maps_in_pipelines((*s.pipelines, *s.erased))):
         return
     # Entries of doubles go with what counts them, so these are written in their order.
-    counted = {name for m in plan.program.maps if m.count for name in (m.name, m.count)}
+    apart = {*counted, *(name for names in counted.values() for name in names)}
     by_store: dict[str, list[StatementPlan]] = {}
     for statement in level:
         walks = any(isinstance(s, Loop | Gather) for s in steps_of(statement.pipelines))
-        if statement.writes_one(parameters) and not walks and statement.target not in counted:
+        if statement.writes_one(parameters) and not walks and statement.target not in apart:
             by_store.setdefault(plan.stores_of(statement.target)[0].name, []).append(statement)
     if sum(map(len, by_store.values())) <= 2 * _TOGETHER:
         return

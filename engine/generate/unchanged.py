@@ -52,10 +52,10 @@ def following(plan: Plan) -> dict[str, Sources]:
     return found
 
 
-def sources(statements: Iterable[StatementPlan], name: str, follows: Mapping[str, Sources]) -> Sources:
-    """What a map follows from that a trigger's statements write; nothing where it must be written anyway."""
+def sources(statements: Iterable[StatementPlan], follows: Mapping[str, Sources]) -> dict[str, Sources]:
+    """What maps follow from that a trigger's statements write; nothing where one must be written anyway."""
     written = {s.target for s in statements}
-    return {read: zero for read, zero in follows.get(name, {}).items() if read in written}
+    return {name: {r: zero for r, zero in own.items() if r in written} for name, own in follows.items()}
 
 
 def _one_definition(plan: Plan, name: str) -> StatementPlan | None:
@@ -99,7 +99,7 @@ def _nothing_of_nothing(pipeline: Pipeline) -> bool:
 def _kept(plan: Plan, name: str, statement: StatementPlan) -> bool:
     """Whether every trigger that changes what a map's entry reads writes that entry after it."""
     reads = list(reads_in_pipelines(statement.pipelines))
-    held = {m.name: m for m in plan.program.maps}
+    held = plan.program.map_names
     derived = {d.name for d in plan.directories}
     if not reads or any(isinstance(s, Gather) for s in steps_of(statement.pipelines)):
         return False
@@ -168,7 +168,7 @@ def deferrable(plan: Plan, statements: Sequence[StatementPlan], parameters: Cont
 
     Nothing reads the map in between.
     """
-    counting = {m.count for m in plan.program.maps if m.count}
+    counting = plan.program.counted
     found = {}
     for name in dict.fromkeys(s.target for s in statements):
         own = [s for s in statements if s.target == name]

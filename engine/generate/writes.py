@@ -299,7 +299,7 @@ class Writes:
 
     def _counted_by(self, count: str) -> list[Store]:
         """The stores of doubles whose entries go with those of a map that counts rows."""
-        counted = [m.name for m in self.plan.program.maps if m.count == count]
+        counted = self.plan.program.counted.get(count, ())
         stores = dict.fromkeys(s for name in counted for s in self.plan.stores_of(name))
         return [s for s in stores if len(s.layout) > len(s.maps)]
 
@@ -391,8 +391,8 @@ class Writes:
         in_loop: bool = False,
     ) -> None:
         """Notes that rows of the views that read this map may have changed, on a condition."""
-        for view, result in enumerate(self.plan.results):
-            for order in row_keys(self.plan, result, name):
+        for view in self.plan.views_reading(name):
+            for order in row_keys(self.plan, self.plan.results[view], name):
                 own = None if keys is None or order is None else tuple(keys[i] for i in order)
                 if in_loop and own is not None:
                     self._emit_touch(view, own)
@@ -412,12 +412,12 @@ class Writes:
 
     def _fusable(self, statements: Sequence[StatementPlan]) -> Iterator[list[StatementPlan]]:
         """Runs of statements none of which reads what another of them writes, or drops with its count."""
-        counted = [(m.name, m.count) for m in self.plan.program.maps if m.count]
+        counted = self.plan.program.counted
         together: list[StatementPlan] = []
         for statement in statements:
             several = (*together, statement)
             written = {s.target for s in several}
-            written |= {name for name, count in counted if count in written}
+            written |= {name for count in counted.keys() & written for name in counted[count]}
             written |= {d.name for name in written for d in self.plan.directories_of(name)}
             read = {m for s in several for m in maps_in_pipelines((*s.pipelines, *s.erased))}
             if together and not written.isdisjoint(read):

@@ -59,7 +59,7 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.conditions import is_null, not_null
 from orderbook.views.intervals import Types, exact, join, multiply, scalar_type
-from orderbook.views.m3 import MapDeclaration, Program
+from orderbook.views.m3 import MapDeclaration
 from orderbook.views.names import canonical
 from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Relation, Type
 
@@ -69,15 +69,23 @@ class Derived:
     """Collects derived maps while a program is lowered.
 
     `leaders` names for each map the first of those that share its entries, so that they share
-    directories too. `statistics` are what orders of loops are chosen by.
+    directories too. `statistics` are what orders of loops are chosen by. `types` and `keys` are of the
+    program's own maps, keys as their stores hold them.
     """
 
     declared: Mapping[str, MapDeclaration]
+    relations: Mapping[str, Relation]
     leaders: Mapping[str, str]
     statistics: Statistics | None = None
     maps: dict[str, MapDeclaration] = field(default_factory=dict)
     directories: dict[str, Directory] = field(default_factory=dict)
+    types: Mapping[str, Type] = field(init=False)
+    keys: Mapping[str, tuple[Type, ...]] = field(init=False)
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
+
+    def __post_init__(self) -> None:
+        self.types = {name: m.type for name, m in self.declared.items()}
+        self.keys = {name: tuple(map(key_type, m.key_types)) for name, m in self.declared.items()}
 
     def directory(self, source: str, positions: tuple[int, ...]) -> str:
         """The name of the map that counts the source's entries by the keys at `positions`."""
@@ -188,20 +196,19 @@ def _types_with(lowering: "Lowering", lifts: Mapping[Var, Lift]) -> Mapping[Var,
 
 @dataclass(slots=True)
 class Lowering:
-    """Lowers the statements of one program; `types` has the type of every variable seen so far."""
+    """Lowers a statement or a view's rows; `types` has the type of every variable seen so far."""
 
-    program: Program
     derived: Derived
     types: dict[Var, Type]
-    maps: Mapping[str, Type] = field(init=False)
-    keys: Mapping[str, tuple[Type, ...]] = field(init=False)
-    _relations: Mapping[str, Relation] = field(init=False)
     _numbers: "count[int]" = field(default_factory=count)
 
-    def __post_init__(self) -> None:
-        self.maps = {m.name: m.type for m in self.program.maps}
-        self.keys = {m.name: tuple(map(key_type, m.key_types)) for m in self.program.maps}
-        self._relations = {r.name: r for r in self.program.relations}
+    @property
+    def maps(self) -> Mapping[str, Type]:
+        return self.derived.types
+
+    @property
+    def keys(self) -> Mapping[str, tuple[Type, ...]]:
+        return self.derived.keys
 
     def poly(
         self, poly: Poly, known: frozenset[Var], live: frozenset[Var], gathering: bool = False
@@ -247,7 +254,7 @@ class Lowering:
     def _excludes_null(self, read: MapRef, variable: Var) -> bool:
         declaration = self.derived.declared.get(read.name)
         return declaration is not None and excludes_null(
-            declaration, read.keys.index(variable), self._relations
+            declaration, read.keys.index(variable), self.derived.relations
         )
 
     def nulls_of(self, read: MapRef, known: frozenset[Var]) -> list[Factor]:

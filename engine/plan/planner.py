@@ -27,16 +27,16 @@ from orderbook.views.types import Type, unscaled
 
 
 def statement_plan(
-    program: Program, derived: Derived, statement: Statement, event: Mapping[Var, Type], level: int
+    derived: Derived, statement: Statement, event: Mapping[Var, Type], level: int
 ) -> StatementPlan:
     """The plan of a statement of a trigger with parameters `event`."""
     types = Types(event)
-    for key, kind in zip(statement.keys, program.map(statement.target).key_types, strict=True):
+    for key, kind in zip(statement.keys, derived.declared[statement.target].key_types, strict=True):
         if isinstance(key, Var):
             types.setdefault(key, kind)
     used = dict.fromkeys(v for k in statement.keys for v in scalar_variables(k))
     free = tuple(v for v in used if v not in event)
-    lowering = Lowering(program, derived, types)
+    lowering = Lowering(derived, types)
     pipelines = lowering.poly(statement.value, frozenset(event), frozenset(free))
     erased: tuple[Pipeline, ...] = ()
     if free:
@@ -97,18 +97,18 @@ def plan(program: Program, statistics: Statistics | None = None) -> Plan:
 
 def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: Statistics | None) -> Plan:
     leaders = {d.name: g[0].name for g in groups for d in g}
-    derived = Derived({m.name: m for m in program.maps}, leaders, statistics)
     relations = {r.name: r for r in program.relations}
-    initial = tuple(statement_plan(program, derived, s, {}, 0) for s in program.initial)
+    derived = Derived(program.map_names, relations, leaders, statistics)
+    initial = tuple(statement_plan(derived, s, {}, 0) for s in program.initial)
     triggers = []
     for trigger in program.triggers:
         columns = relations[trigger.relation].columns
         event = {p: unscaled(c.type) for p, c in zip(trigger.parameters, columns, strict=True)}
-        statements = _statements(program, derived, trigger.statements, event)
+        statements = _statements(derived, trigger.statements, event)
         triggers.append(TriggerPlan(trigger.relation, trigger.insert, trigger.parameters, statements))
     shared = [{d.name for d in g} for g in groups if len(g) > 1]
     changes = tuple(_update(program, derived, u, shared) for u in updates(program, shared))
-    results = tuple(_result(program, derived, r) for r in program.results)
+    results = tuple(_result(derived, r) for r in program.results)
     access = Access()
     of_updates = (s for u in changes for part in u.parts for s in part)
     for statement in [*initial, *(s for t in triggers for s in t.statements), *of_updates]:
@@ -133,12 +133,11 @@ def _update(
     event = {
         v: unscaled(c.type) for row in (update.old, update.new) for v, c in zip(row, columns, strict=True)
     }
-    parts = tuple(_statements(program, derived, own, event, shared) for own in update.parts)
+    parts = tuple(_statements(derived, own, event, shared) for own in update.parts)
     return UpdatePlan(update.relation, update.old, update.new, update.same, parts)
 
 
 def _statements(
-    program: Program,
     derived: Derived,
     statements: Sequence[Statement],
     event: Mapping[Var, Type],
@@ -146,15 +145,15 @@ def _statements(
 ) -> tuple[StatementPlan, ...]:
     """Statements that read the state after are moved behind all that they read; see `levels`."""
     planned = [
-        statement_plan(program, derived, s, event, level)
+        statement_plan(derived, s, event, level)
         for s, level in zip(statements, levels(statements, shared), strict=True)
     ]
     return tuple(sorted(planned, key=lambda s: s.level))
 
 
-def _result(program: Program, derived: Derived, result: Result) -> ResultPlan:
+def _result(derived: Derived, result: Result) -> ResultPlan:
     types = Types({k.variable: unscaled(k.type) for k in result.keys})
-    lowering = Lowering(program, derived, types)
+    lowering = Lowering(derived, types)
     known = frozenset(types)
     lets: list[tuple[Var, tuple[Pipeline, ...]]] = []
     for variable, poly in result.lets:

@@ -1,7 +1,8 @@
 """The physical plan of an M3 program: stores, and statements as pipelines of steps."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from typing import Union
 
 from orderbook.engine.maps.dense import Domain
@@ -239,7 +240,7 @@ class Directory:
     positions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """A program's plan; a map is held by every store that lists it.
 
@@ -256,7 +257,15 @@ class Plan:
 
     def stores_of(self, name: str) -> tuple[Store, ...]:
         """The stores that hold a map, hashed ones first."""
-        return tuple(s for s in self.stores if name in s.maps)
+        return self._stores_of.get(name, ())
+
+    @cached_property
+    def _stores_of(self) -> Mapping[str, tuple[Store, ...]]:
+        found: dict[str, tuple[Store, ...]] = {}
+        for store in self.stores:
+            for name in dict.fromkeys(store.maps):
+                found[name] = (*found.get(name, ()), store)
+        return found
 
     def entries_of(self, name: str) -> Store:
         """The hashed store that holds a map; the multiplicities of a view have one."""
@@ -286,8 +295,31 @@ class Plan:
 
     def directories_of(self, name: str) -> tuple[Directory, ...]:
         """The directories of the entries that a map shares with those of its store."""
-        together = {m for s in self.stores_of(name) for m in s.maps}
-        return tuple(d for d in self.directories if d.source in together)
+        return self._directories_of.get(name, ())
+
+    @cached_property
+    def _directories_of(self) -> Mapping[str, tuple[Directory, ...]]:
+        found: dict[str, tuple[Directory, ...]] = {}
+        for directory in self.directories:
+            for name in {m for s in self.stores_of(directory.source) for m in s.maps}:
+                found[name] = (*found.get(name, ()), directory)
+        return found
+
+    def views_reading(self, name: str) -> Sequence[int]:
+        """The numbers of the views whose rows are read of a map, or of one of its directories."""
+        names = (name, *(d.name for d in self.directories_of(name)))
+        return sorted({view for own in names for view in self._views_reading.get(own, ())})
+
+    @cached_property
+    def _views_reading(self) -> Mapping[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for view, result in enumerate(self.results):
+            read = set(maps_in_pipelines(p for _, pipelines in result.lets for p in pipelines))
+            if result.result.multiplicity is not None:
+                read.add(result.result.multiplicity)
+            for name in read:
+                found.setdefault(name, []).append(view)
+        return found
 
 
 def steps_of(pipelines: Iterable[Pipeline]) -> Iterator[Step]:

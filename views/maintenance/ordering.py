@@ -1,7 +1,9 @@
 """Orders factors so that values flow left to right, and statements so that each reads the right state."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from heapq import heappop, heappush
 
 from orderbook.views.calculus import (
     NESTED,
@@ -89,36 +91,55 @@ def ordered_triggers(triggers: Iterable[Trigger], counts: Mapping[str, str | Non
     that one, so that what reads them before comes before the count.
     """
     triggers = tuple(triggers)
-    read = {id(s): maps_read(s.value) for t in triggers for s in t.statements}
-
-    def reads(statement: Statement, target: str) -> bool:
-        return any(target in (m, counts.get(m)) for m in read[id(statement)])
-
     result = []
     for trigger in triggers:
         before = [s for s in trigger.statements if not s.after]
         after = [s for s in trigger.statements if s.after]
-        ordered = _sorted(
-            before, lambda a, b: reads(a, b.target) or counts.get(b.target) == a.target
-        ) + _sorted(after, lambda a, b: a.target in read[id(b)] or counts.get(b.target) == a.target)
-        result.append(replace(trigger, statements=tuple(ordered)))
+        ordered = (*_sorted(before, counts, True), *_sorted(after, counts, False))
+        result.append(replace(trigger, statements=ordered))
     return tuple(result)
 
 
 def _sorted(
-    statements: Sequence[Statement], precedes: Callable[[Statement, Statement], bool]
+    statements: Sequence[Statement], counts: Mapping[str, str | None], before: bool
 ) -> list[Statement]:
-    """A stable topological order; raises ValueError naming the maps of a cycle."""
-    pending = list(statements)
+    """A stable topological order; raises ValueError naming the maps of a cycle.
+
+    before: those that read a map come before those that write it, else after these.
+    """
+    writers: defaultdict[str | None, set[int]] = defaultdict(set)
+    for number, statement in enumerate(statements):
+        writers[statement.target].add(number)
+    # By number of a statement those that it comes before, and how many come before it.
+    later: list[set[int]] = [set() for _ in statements]
+    for number, statement in enumerate(statements):
+        read = maps_read(statement.value)
+        if before:
+            read |= {count for m in read if (count := counts.get(m)) is not None}
+            later[number].update(*(writers[m] for m in read if m in writers))
+        else:
+            for other in {n for m in read if m in writers for n in writers[m]}:
+                later[other].add(number)
+        if (count := counts.get(statement.target)) in writers:
+            for other in writers[count]:
+                later[other].add(number)
+    earlier = [0] * len(statements)
+    for number, own in enumerate(later):
+        own.discard(number)
+        for other in own:
+            earlier[other] += 1
+    free = [number for number, before_it in enumerate(earlier) if not before_it]
     result: list[Statement] = []
-    while pending:
-        free = next((s for s in pending if not any(o is not s and precedes(o, s) for o in pending)), None)
-        if free is None:
-            raise ValueError(
-                "maps depend on each other in a cycle: " + ", ".join(sorted({s.target for s in pending}))
-            )
-        pending.remove(free)
-        result.append(free)
+    while free:
+        number = heappop(free)
+        result.append(statements[number])
+        for other in later[number]:
+            earlier[other] -= 1
+            if not earlier[other]:
+                heappush(free, other)
+    if len(result) < len(statements):
+        left = {s.target for number, s in enumerate(statements) if earlier[number]}
+        raise ValueError("maps depend on each other in a cycle: " + ", ".join(sorted(left)))
     return result
 
 
