@@ -4,7 +4,7 @@ CREATE STREAM and CREATE TABLE become relations; CHECK ranges narrow the columns
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
@@ -17,6 +17,7 @@ from typing import Any
 from sqlglot import exp
 
 from orderbook.core.errors import SqlError
+from orderbook.core.recent import Recent
 from orderbook.views import types
 from orderbook.views.binding.bound import Catalog, View
 from orderbook.views.binding.grouping import ViewDefinition
@@ -310,6 +311,37 @@ def numbered(trades: Relation) -> Relation:
     return replace(trades, columns=(*trades.columns, number), primary_key=("venue", "symbol", NUMBER))
 
 
+# What a text declares, and where errors about it point.
+_Declared = tuple[Relation | ViewDefinition, SqlText, exp.Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundView:
+    """A view, with what the names that it reads and its parameters stood for when it was bound."""
+
+    view: View
+    read: Mapping[str, Relation | View]
+    parameters: Mapping[str, Parameter]
+
+
+class _Recording(dict[str, Parameter]):
+    """Parameters that note which of them were read."""
+
+    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+        super().__init__(parameters)
+        self.read: dict[str, Parameter] = {}
+
+    def __getitem__(self, name: str) -> Parameter:
+        value = self.read[name] = super().__getitem__(name)
+        return value
+
+
+# More than a program of some hundred views has.
+_KEPT = 1024
+_TEXTS: Recent[tuple[object, ...], list[_Declared]] = Recent(_KEPT)
+_VIEWS: Recent[tuple[object, ...], _BoundView] = Recent(_KEPT)
+
+
 @dataclass(slots=True)
 class _CatalogBinder:
     """keyed: as of QueryBinder. number_trades: those of `views/schema.sql` are numbered."""
@@ -340,16 +372,25 @@ class _CatalogBinder:
 
     def read(self, file: str | None, sql: str) -> None:
         """Declares what one text says."""
+        said = file, sql, self.macros.said
+        known = _TEXTS.get(said)
+        if known is None:
+            known = []
+            for declared in self._declarations(file, sql):
+                self._declare(declared)
+                known.append(declared)
+            if not any(view.orders is not None for view, _, _ in known if isinstance(view, ViewDefinition)):
+                _TEXTS.put(said, known)
+        else:
+            for declared in known:
+                self._declare(declared)
+
+    def _declarations(self, file: str | None, sql: str) -> Iterator[_Declared]:
         unnamed = False
         for statement in parse(file, sql):
             tree = statement.tree
             if isinstance(tree, CreateRelation):
-                relation = declare(statement)
-                if relation.name == CLOCK:
-                    message = "clock is the engine's own relation of one row; name the relation otherwise"
-                    raise statement.text.error(message, tree.this)
-                self._check_new(relation.name, statement.text, tree.this)
-                self.declared[relation.name] = relation
+                yield declare(statement), statement.text, tree.this
                 continue
             if not isinstance(tree, CreateView):
                 if unnamed:
@@ -358,8 +399,19 @@ class _CatalogBinder:
                 unnamed = True
             self.macros.expanded(tree, statement.text)
             view = with_rules(_definition(statement), statement, self.parameters)
-            self._check_new(view.name, view.text, view.named_at)
-            self.views[view.name] = view
+            yield view, view.text, view.named_at
+
+    def _declare(self, declared: _Declared) -> None:
+        what, text, at = declared
+        if isinstance(what, Relation) and what.name == CLOCK:
+            message = "clock is the engine's own relation of one row; name the relation otherwise"
+            raise text.error(message, at)
+        if what.name in self.declared or what.name in self.views:
+            raise text.error(f"{what.name} is declared twice", at)
+        if isinstance(what, Relation):
+            self.declared[what.name] = what
+        else:
+            self.views[what.name] = what
 
     def catalog(self) -> Catalog:
         """Binds every view, after the views it reads."""
@@ -377,26 +429,53 @@ class _CatalogBinder:
             self._bind(view)
         return Catalog(tuple(self.relations.values()), tuple(self.bound.values()))
 
-    def _check_new(self, name: str, text: SqlText, at: exp.Expr) -> None:
-        if name in self.declared or name in self.views:
-            raise text.error(f"{name} is declared twice", at)
-
     def _bind(self, view: ViewDefinition) -> None:
         if view.name in self.bound:
             return
+        said = view.name, view.sql, view.materialize, self.macros.said, self.keyed
         self.path.append(view.name)
+        known = _VIEWS.get(said) if view.orders is None else None
+        if known is None or not self._is_as_it_was(known):
+            known = self._bound_anew(view)
+            if view.orders is None:
+                _VIEWS.put(said, known)
+        self.path.pop()
+        self.bound[view.name] = known.view
+
+    def _is_as_it_was(self, known: _BoundView) -> bool:
+        """Whether all that a view was bound by is what it was then."""
+        for name, value in known.parameters.items():
+            own = self.parameters.get(name)
+            if type(own) is not type(value) or own != value:
+                return False
+        return all(self._named(name) == what for name, what in known.read.items())
+
+    def _named(self, name: str) -> Relation | View | None:
+        """The relation of a name, or the bound view; None where it is none that could be read here."""
+        if name in self.relations or name not in self.views or name in self.path:
+            return self.relations.get(name)
+        self._bind(self.views[name])
+        return self.bound[name]
+
+    def _bound_anew(self, view: ViewDefinition) -> _BoundView:
+        read: dict[str, Relation | View] = {}
+
+        def lookup(name: str, text: SqlText, node: exp.Expr) -> Relation | ViewDefinition:
+            found = self._lookup(name, text, node)
+            read[name] = found if isinstance(found, Relation) else self.bound[name]
+            return found
+
+        parameters = _Recording(self.parameters)
         try:
-            lookup = self._lookup if view.orders is None else OwnRows(view.name, self._lookup)
-            query = QueryBinder(view.text, self.parameters, lookup, keyed=self.keyed).query(view.tree, None)
+            own = lookup if view.orders is None else OwnRows(view.name, lookup)
+            query = QueryBinder(view.text, parameters, own, keyed=self.keyed).query(view.tree, None)
         except RecursionError:
             message = f"view {view.name} is nested too deeply; split it into views"
             raise view.text.error(message, view.tree) from None
-        self.path.pop()
         if view.orders is not None:
             check_orders(view, query.select)
-        self.bound[view.name] = View(
-            view.name, query.select, view.sql, query.order, view.materialize, view.orders
-        )
+        bound = View(view.name, query.select, view.sql, query.order, view.materialize, view.orders)
+        return _BoundView(bound, read, parameters.read)
 
     def _lookup(self, name: str, text: SqlText, node: exp.Expr) -> Relation | ViewDefinition:
         if name in self.relations:

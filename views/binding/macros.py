@@ -36,6 +36,8 @@ class Macros:
     def __init__(self, texts: Sequence[tuple[str | None, str]]) -> None:
         self._macros: dict[str, Macro] = {}
         declared = [statement for file, sql in texts for statement in parse_macros(file, sql)]
+        # What they say, by which they are told from others.
+        self.said = tuple(statement.sql for statement in declared)
         for statement in declared:
             tree, text = statement.tree, statement.text
             name = identifier(tree.this, text)
