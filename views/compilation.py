@@ -32,17 +32,15 @@ from orderbook.views.binding.parser import (
     parse_macros,
 )
 from orderbook.views.binding.scope import FromItem, Scope, refusal_text
-from orderbook.views.calculus import Budget, Scalar, TooMuchWorkError, Var
+from orderbook.views.calculus import Scalar, TooMuchWorkError, Var
+from orderbook.views.compiled_views import compiled_views
 from orderbook.views.conditions import TRUE
 from orderbook.views.library import NAME, shipped_file, shipped_that_declares, text_of, with_read
 from orderbook.views.m3 import Program, Result, column_there, program_text
 from orderbook.views.m3_link import is_m3, linked, view_of
-from orderbook.views.maintenance.compiler import Compiler
-from orderbook.views.materialization import Levels, Materialization, level_of
-from orderbook.views.names import UniqueNames
+from orderbook.views.materialization import Levels, level_of
 from orderbook.views.program import (
     Amend,
-    CalculusView,
     CompiledProgram,
     IbisExpression,
     ProgramSource,
@@ -132,9 +130,8 @@ def bound_source(
 def compile_source(source: ProgramSource, dictionary: Dictionary | None = None) -> CompiledProgram:
     """The program of what has been bound. Raises SqlError for a view that is too large, and for wrong M3."""
     catalog, levels = source.catalog, source.levels
-    relations = {r.name: r for r in catalog.relations}
     try:
-        views, compiled = _compiled(catalog, relations, {v.name: levels.of(v) for v in catalog.views})
+        views, compiled = compiled_views(catalog, {v.name: levels.of(v) for v in catalog.views})
     except TooMuchWorkError as error:
         raise _too_large(error.view, source.texts) from None
     by_hand = [t for t in source.texts if is_m3(*t)]
@@ -147,20 +144,6 @@ def compile_source(source: ProgramSource, dictionary: Dictionary | None = None) 
     )
 
 
-def _compiled(
-    catalog: Catalog, relations: Mapping[str, Relation], levels: Mapping[str, Materialization]
-) -> tuple[tuple[CalculusView, ...], Program]:
-    translator = Translator(relations)
-    budgets = {v.name: Budget(v.name) for v in catalog.views}
-    views = []
-    for view in catalog.views:
-        with budgets[view.name].spending(), step_times.step("calculus"):
-            views.append(_with_keys_named_apart(translator.view(view)))
-    with step_times.step("deltas and maps"):
-        program = Compiler(relations, translator.types, budgets, levels).program(views)
-    return tuple(views), program
-
-
 def _too_large(view: str, texts: Sequence[SourceText]) -> SqlError:
     """The refusal of a view whose maps and triggers would be too many, at its name."""
     message = f"view {view} is too large to compile: it would need too many maps; split it into views"
@@ -170,12 +153,6 @@ def _too_large(view: str, texts: Sequence[SourceText]) -> SqlError:
             line = sql.count("\n", 0, found.start(1)) + 1
             return SqlError(message, line, found.start(1) - sql.rfind("\n", 0, found.start(1)), file)
     return SqlError(message, 1, 1, texts[0][0] if len(texts) == 1 else None)
-
-
-def _with_keys_named_apart(view: CalculusView) -> CalculusView:
-    """The view with different names for its keys, which the compiler may reorder."""
-    names = UniqueNames()
-    return replace(view, keys=tuple(replace(key, name=names.new(key.name)) for key in view.keys))
 
 
 def texts_of(sql: Sql) -> list[SourceText]:
@@ -299,10 +276,10 @@ def without_view(source: ProgramSource, view: str) -> ProgramSource:
 def _without(text: SourceText, view: str, catalog: Catalog) -> list[SourceText]:
     """The text, statement by statement where it declares the view, which is left out."""
     file, sql = text
-    if is_m3(file, sql):
+    own = next(v for v in catalog.views if v.name == view)
+    if is_m3(file, sql) or own.sql not in sql:
         return [text]
     statements = list(parse(file, sql))
-    own = next(v for v in catalog.views if v.name == view)
     kept: list[SourceText] = []
     for statement in statements:
         tree = statement.tree

@@ -6,11 +6,10 @@ aggregate the change has no simpler form; then the part it can reach is evaluate
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from orderbook.views.calculus import (
     NESTED,
-    Budget,
     Exists,
     Extreme,
     Factor,
@@ -32,9 +31,16 @@ from orderbook.views.intervals import Types, row_types
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
 from orderbook.views.maintenance.components import split_mixed
 from orderbook.views.maintenance.deltas import Domain, Piece, parameters, pieces, whole
-from orderbook.views.maintenance.materialise import Materialiser
+from orderbook.views.maintenance.materialise import Collected, Materialiser
 from orderbook.views.maintenance.neighbours import Beyond, expanded, rows_beyond
-from orderbook.views.maintenance.ordering import named, ordered_statement, ordered_triggers
+from orderbook.views.maintenance.ordering import (
+    named_map,
+    named_parameters,
+    named_result,
+    named_statement,
+    ordered_statement,
+    ordered_triggers,
+)
 from orderbook.views.materialization import (
     Materialization,
     Upkeep,
@@ -44,61 +50,113 @@ from orderbook.views.materialization import (
 )
 from orderbook.views.program import CalculusView
 from orderbook.views.simplify import simplify
-from orderbook.views.types import Relation
+from orderbook.views.types import Relation, Type
+
+# A relation, and whether a row of it is inserted.
+Event = tuple[str, bool]
 
 
-@dataclass(slots=True)
-class Compiler:
-    """Compiles views one by one into one program that shares its maps.
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What a view adds to a program that maintains those before it; statements not yet in their order.
 
-    `budgets` are what is left of those of views whose translation was counted, `levels` how much of views
-    is kept, `full` where a view is not there.
+    `taken` is what the maps of views after it are made with.
     """
 
-    relations: Mapping[str, Relation]
-    types: Types
-    budgets: Mapping[str, Budget] = field(default_factory=dict)
-    levels: Mapping[str, Materialization] = field(default_factory=dict)
+    result: Result
+    maps: tuple[MapDeclaration, ...]
+    initial: tuple[Statement, ...]
+    statements: Mapping[Event, tuple[Statement, ...]]
+    taken: Collected
 
-    def program(self, views: Iterable[CalculusView]) -> Program:
-        """The M3 program that maintains all the views."""
-        materialiser = Materialiser(self.relations, self.types)
-        results = []
-        budgets: dict[str, Budget] = {}
-        for view in views:
-            budget = self.budgets.get(view.name) or Budget(view.name)
-            with budget.spending():
-                results.append(self._result(view, materialiser))
-            budgets = {m.name: budgets.get(m.name, budget) for m in materialiser.maps}
-        statements: dict[tuple[str, bool], list[Statement]] = {
-            (r, insert): [] for r in self.relations for insert in (True, False)
-        }
+
+class Compiler:
+    """Compiles views one after the other into one program that shares its maps.
+
+    What a view adds follows from it and those before it alone, so that `take` goes on from what another
+    compiler has made of the same ones. Views of a higher level come first: others read what they keep.
+    """
+
+    def __init__(self, relations: Mapping[str, Relation]) -> None:
+        self.relations = relations
+        self._materialiser = Materialiser(relations, Types())
+        self._parts: list[Maintained] = []
+        self._events: dict[Event, tuple[Var, ...]] = {}
+
+    def view(
+        self,
+        view: CalculusView,
+        types: Mapping[Var, Type],
+        level: Materialization = Materialization.FULL,
+    ) -> Maintained:
+        """Maintains one more view. types: those that its translation has given variables."""
+        materialiser = self._materialiser
+        materialiser.types.update(types)
+        before = materialiser.mark()
+        result = self._result(view, level, materialiser)
         initial: list[Statement] = []
+        statements: dict[Event, list[Statement]] = {}
         for declaration in materialiser.in_turn():
-            budget, upkeep = budgets[declaration.name], materialiser.upkeeps[declaration.name]
-            with budget.spending(), materialiser.keeping(upkeep):
+            with materialiser.keeping(materialiser.upkeeps[declaration.name]):
                 initial += self._initial(declaration)
                 for name in sorted(relations(declaration.definition), key=list(self.relations).index):
                     for insert in (True, False):
-                        statements[name, insert] += self._maintain(
-                            declaration, self.relations[name], insert, materialiser
+                        statements.setdefault((name, insert), []).extend(
+                            self._maintain(declaration, self.relations[name], insert, materialiser)
                         )
-            budgets = {m.name: budgets.get(m.name, budget) for m in materialiser.maps}
-        triggers = tuple(
-            Trigger(name, insert, parameters(self.relations[name]), _joined(body))
-            for (name, insert), body in statements.items()
-            if body
+        taken = materialiser.since(before)
+        maps = tuple(named_map(replace(m, definition=expanded(m.definition))) for m in taken.maps)
+        part = Maintained(
+            named_result(result),
+            maps,
+            tuple(named_statement(s, ()) for s in initial),
+            {
+                event: tuple(named_statement(s, self._parameters(event)) for s in _joined(own))
+                for event, own in statements.items()
+            },
+            taken,
         )
-        used = tuple(r for r in self.relations.values() if any(t.relation == r.name for t in triggers))
-        counts = {m.name: m.count for m in materialiser.maps}
-        ordered = ordered_triggers(triggers, counts)
-        maps = tuple(replace(m, definition=expanded(m.definition)) for m in materialiser.maps)
-        return named(Program(used, maps, tuple(initial), ordered, tuple(results)))
+        self._parts.append(part)
+        return part
 
-    def _result(self, view: CalculusView, materialiser: Materialiser) -> Result:
+    def take(self, part: Maintained, types: Mapping[Var, Type]) -> None:
+        """Maintains one more view as `view` has done before of the same views and types."""
+        self._materialiser.types.update(types)
+        self._materialiser.take(part.taken)
+        self._parts.append(part)
+
+    def program(self) -> Program:
+        """The M3 program that maintains all the views."""
+        parts = self._parts
+        statements = {
+            (name, insert): tuple(s for p in parts for s in p.statements.get((name, insert), ()))
+            for name in self.relations
+            for insert in (True, False)
+        }
+        triggers = [
+            Trigger(*event, named_parameters(self._parameters(event)), body)
+            for event, body in statements.items()
+            if body
+        ]
+        read = {t.relation for t in triggers}
+        maps = tuple(m for p in parts for m in p.maps)
+        return Program(
+            tuple(r for r in self.relations.values() if r.name in read),
+            maps,
+            tuple(s for p in parts for s in p.initial),
+            ordered_triggers(triggers, {m.name: m.count for m in maps}),
+            tuple(p.result for p in parts),
+        )
+
+    def _parameters(self, event: Event) -> tuple[Var, ...]:
+        if event not in self._events:
+            self._events[event] = parameters(self.relations[event[0]])
+        return self._events[event]
+
+    def _result(self, view: CalculusView, level: Materialization, materialiser: Materialiser) -> Result:
         keys = tuple(k.variable for k in view.keys)
         bound = frozenset(keys)
-        upkeep = self._upkeep(view)
+        upkeep = self._upkeep(view, level)
         multiplicity = None
         if view.multiplicity is not None:
             body = simplify(view.multiplicity, keys)
@@ -125,8 +183,7 @@ class Compiler:
             tuple(ResultColumn(c.name, c.type, c.scalar, c.valid) for c in view.columns),
         )
 
-    def _upkeep(self, view: CalculusView) -> Upkeep:
-        level = self.levels.get(view.name, Materialization.FULL)
+    def _upkeep(self, view: CalculusView, level: Materialization) -> Upkeep:
         if level is Materialization.FULL:
             return Upkeep()
         bound = frozenset(k.variable for k in view.keys)

@@ -14,6 +14,7 @@ and an index over v answers the comparison.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 from orderbook.views.calculus import (
     CONDITIONS,
@@ -210,11 +211,20 @@ def _reaches_one(exists: Exists, lift: Lift, bound: frozenset[Var], known: Mappi
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a view has added to a Materialiser."""
+
+    maps: tuple[MapDeclaration, ...]
+    types: Mapping[Var, Type]
+    known: Mapping[Canonical, tuple[str, tuple[int, ...]]]
+
+
 @dataclass(slots=True)
 class Materialiser:
     """Collects the maps of a program; equal definitions share one map.
 
-    `upkeep` is of what is compiled now, `upkeeps` that of every map: the most that it is read for.
+    `upkeep` is of what is compiled now, `upkeeps` that of every map.
     """
 
     relations: Mapping[str, Relation]
@@ -224,6 +234,7 @@ class Materialiser:
     upkeeps: dict[str, Upkeep] = field(default_factory=dict)
     _known: dict[Canonical, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
+    _given: int = 0
 
     def reference(
         self, keys: tuple[Scalar, ...], variables: tuple[Var, ...], body: Poly, name: str = "m"
@@ -231,21 +242,37 @@ class Materialiser:
         """The map that holds `body` for each binding of `variables`, read at `keys`."""
         form, places = canonical(variables, body)
         if form not in self._known:
-            self._known[form] = (self._declare(name, tuple(variables[i] for i in places), body), places)
-        known = self._known[form][0]
-        upkeep = Upkeep() if is_base_map(body) else self.upkeep
-        if known not in self.upkeeps or self.upkeeps[known].level < upkeep.level:
-            self.upkeeps[known] = upkeep
-        return MapRef(known, tuple(keys[i] for i in places))
+            own = self._declare(name, tuple(variables[i] for i in places), body)
+            self._known[form] = own, places
+            self.upkeeps[own] = Upkeep() if is_base_map(body) else self.upkeep
+        return MapRef(self._known[form][0], tuple(keys[i] for i in places))
 
     def in_turn(self) -> Iterator[MapDeclaration]:
-        """Every map, those declared meanwhile too; one of a lower level when nothing can raise it now."""
-        done: set[str] = set()
-        while len(done) < len(self.maps):
-            waiting = [m for m in self.maps if m.name not in done]
-            declaration = max(waiting, key=lambda m: self.upkeeps[m.name].level)
-            done.add(declaration.name)
-            yield declaration
+        """Every map that no call before has given, those declared meanwhile too."""
+        while self._given < len(self.maps):
+            self._given += 1
+            yield self.maps[self._given - 1]
+
+    def mark(self) -> tuple[int, dict[Var, Type], int]:
+        """What is here now, for `since`."""
+        return len(self.maps), dict(self.types), len(self._known)
+
+    def since(self, mark: tuple[int, dict[Var, Type], int]) -> Collected:
+        """What has come since then."""
+        maps, types, known = mark
+        return Collected(
+            tuple(self.maps[maps:]),
+            {v: kind for v, kind in self.types.items() if types.get(v) is not kind},
+            dict(islice(self._known.items(), known, None)),
+        )
+
+    def take(self, collected: Collected) -> None:
+        """Has what another one has collected after the same, and has given in turn."""
+        self.maps += collected.maps
+        self._given = len(self.maps)
+        self._names |= {m.name for m in collected.maps}
+        self.types |= collected.types
+        self._known |= collected.known
 
     @contextmanager
     def keeping(self, upkeep: Upkeep) -> Iterator[None]:

@@ -147,10 +147,10 @@ def named(program: Program) -> Program:
     """Gives variables the plain names of their columns, unique within a statement, map or view."""
     return Program(
         program.relations,
-        tuple(_named_map(m) for m in program.maps),
-        tuple(_named_statement(s, {}) for s in program.initial),
+        tuple(named_map(m) for m in program.maps),
+        tuple(named_statement(s, ()) for s in program.initial),
         tuple(_named_trigger(t) for t in program.triggers),
-        tuple(_named_result(r) for r in program.results),
+        tuple(named_result(r) for r in program.results),
     )
 
 
@@ -175,7 +175,8 @@ def _rename(poly: Poly, names: dict[Var, Var]) -> Poly:
     return substitute(poly, names)
 
 
-def _named_map(declaration: MapDeclaration) -> MapDeclaration:
+def named_map(declaration: MapDeclaration) -> MapDeclaration:
+    """A map with plain names; see `named`."""
     names = _names([*declaration.keys, *_ordered_variables(declaration.definition)], {})
     return replace(
         declaration,
@@ -184,9 +185,15 @@ def _named_map(declaration: MapDeclaration) -> MapDeclaration:
     )
 
 
-def _named_statement(statement: Statement, taken: dict[Var, Var]) -> Statement:
+def named_parameters(parameters: Sequence[Var]) -> tuple[Var, ...]:
+    """Plain names of the parameters of an event."""
+    return tuple(_names(parameters, {}).values())
+
+
+def named_statement(statement: Statement, parameters: Sequence[Var]) -> Statement:
+    """A statement with plain names, of an event with these parameters; see `named`."""
     keys = [v for k in statement.keys for v in scalar_variables(k)]
-    names = _names([*keys, *_ordered_variables(statement.value)], taken)
+    names = _names([*keys, *_ordered_variables(statement.value)], _names(parameters, {}))
     return replace(
         statement,
         keys=tuple(substitute_scalar(k, names) for k in statement.keys),
@@ -195,15 +202,15 @@ def _named_statement(statement: Statement, taken: dict[Var, Var]) -> Statement:
 
 
 def _named_trigger(trigger: Trigger) -> Trigger:
-    names = _names(trigger.parameters, {})
     return replace(
         trigger,
-        parameters=tuple(names[p] for p in trigger.parameters),
-        statements=tuple(_named_statement(s, names) for s in trigger.statements),
+        parameters=named_parameters(trigger.parameters),
+        statements=tuple(named_statement(s, trigger.parameters) for s in trigger.statements),
     )
 
 
-def _named_result(result: Result) -> Result:
+def named_result(result: Result) -> Result:
+    """A view's result with plain names; see `named`."""
     names = _names([k.variable for k in result.keys], {})
     names = _names([v for v, _ in result.lets], names)
     inner = [v for _, p in result.lets for v in _ordered_variables(p)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import replace as replaced
 from decimal import Decimal
+from itertools import islice
 
 from orderbook.views.calculus import (
     Apply,
@@ -419,6 +420,25 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[Value], Type], Value]] = {
 Scope = Mapping[str, Mapping[str, Value]]
 
 
+@dataclass(frozen=True, slots=True)
+class NamesMark:
+    """What Names had at a moment."""
+
+    types: Mapping[Var, Type]
+    shown: Mapping[Var, Type]
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamesGiven:
+    """What Names has given since a moment, and how many fresh names until then."""
+
+    types: Mapping[Var, Type]
+    shown: Mapping[Var, Type]
+    count: int
+    copies: Mapping[tuple[Poly, frozenset[Var]], tuple[Poly, dict[Var, Scalar]]]
+
+
 @dataclass(slots=True)
 class Names:
     """Gives out variables.
@@ -432,6 +452,23 @@ class Names:
     shown: Types = field(default_factory=Types)
     _count: int = 0
     _copies: dict[tuple[Poly, frozenset[Var]], tuple[Poly, dict[Var, Scalar]]] = field(default_factory=dict)
+
+    def mark(self) -> NamesMark:
+        """What is here now, for `since`."""
+        return NamesMark(dict(self.types), dict(self.shown), len(self._copies))
+
+    def since(self, mark: NamesMark) -> NamesGiven:
+        """What has come since then."""
+        types = {v: kind for v, kind in self.types.items() if mark.types.get(v) is not kind}
+        shown = {v: kind for v, kind in self.shown.items() if mark.shown.get(v) is not kind}
+        return NamesGiven(types, shown, self._count, dict(islice(self._copies.items(), mark.copies, None)))
+
+    def take(self, given: NamesGiven) -> None:
+        """Has what another one has given after the same."""
+        self.types |= given.types
+        self.shown |= given.shown
+        self._count = given.count
+        self._copies |= given.copies
 
     def variable(self, name: str, kind: Type) -> Var:
         variable = Var(name)
