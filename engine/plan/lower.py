@@ -70,7 +70,8 @@ class Derived:
 
     `leaders` names for each map the first of those that share its entries, so that they share
     directories too. `statistics` are what orders of loops are chosen by. `types` and `keys` are of the
-    program's own maps, keys as their stores hold them.
+    program's own maps, keys as their stores hold them. `asked` are what directories were asked for of,
+    `scratches` how many scratch maps there are.
     """
 
     declared: Mapping[str, MapDeclaration]
@@ -79,9 +80,10 @@ class Derived:
     statistics: Statistics | None = None
     maps: dict[str, MapDeclaration] = field(default_factory=dict)
     directories: dict[str, Directory] = field(default_factory=dict)
+    asked: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
+    scratches: int = 0
     types: Mapping[str, Type] = field(init=False)
     keys: Mapping[str, tuple[Type, ...]] = field(init=False)
-    _numbers: "count[int]" = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
         self.types = {name: m.type for name, m in self.declared.items()}
@@ -89,6 +91,7 @@ class Derived:
 
     def directory(self, source: str, positions: tuple[int, ...]) -> str:
         """The name of the map that counts the source's entries by the keys at `positions`."""
+        self.asked.add((source, positions))
         source = self.leaders.get(source, source)
         if source in self.maps:
             raise ValueError(f"{source} is derived itself")
@@ -104,7 +107,8 @@ class Derived:
 
     def scratch(self, kinds: Sequence[Type], value: Type) -> str:
         """The name of a new map that a statement fills and reads."""
-        name = self._unused(f"scratch_{next(self._numbers)}")
+        self.scratches += 1
+        name = self._unused(f"scratch_{self.scratches}")
         keys = tuple(Var(f"key_{i}") for i in range(len(kinds)))
         self.maps[name] = MapDeclaration(name, keys, tuple(kinds), value, ZERO)
         return name

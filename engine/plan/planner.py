@@ -3,9 +3,12 @@
 Whole statements are lowered here: those that loop and read what they write see it as it was before.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar, cast
 
+from orderbook.core.recent import Recent
 from orderbook.engine.plan.lower import Derived, Lowering
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import (
@@ -23,13 +26,68 @@ from orderbook.engine.plan.updates import Update, updates
 from orderbook.views.calculus import Apply, Scalar, Var, maps_read, scalar_variables
 from orderbook.views.intervals import Types
 from orderbook.views.m3 import MapDeclaration, Program, Result, Statement
-from orderbook.views.types import Type, unscaled
+from orderbook.views.types import Relation, Type, unscaled
+
+Lowered = TypeVar("Lowered", StatementPlan, ResultPlan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned(Generic[Lowered]):
+    """What was lowered, and of what: the maps that it reads, and names of directories that it asked for."""
+
+    plan: Lowered
+    relations: Mapping[str, Relation]
+    maps: Mapping[str, MapDeclaration | None]
+    directories: Mapping[tuple[str, tuple[int, ...]], str]
+
+    def holds(self, derived: Derived) -> bool:
+        """Whether it is the same in another program, which then has its directories."""
+        return (
+            all(derived.declared.get(name) == declaration for name, declaration in self.maps.items())
+            and self.relations == derived.relations
+            and all(derived.directory(*asked) == name for asked, name in self.directories.items())
+        )
+
+
+# More than a program of some hundred views has.
+_PLANNED: Recent[object, _Planned[StatementPlan] | _Planned[ResultPlan]] = Recent(1 << 13)
+
+
+def _remembered(derived: Derived, of: object, maps: Iterable[str], lower: Callable[[], Lowered]) -> Lowered:
+    """What is lowered `of` something that reads these maps, or was in a program before."""
+    if derived.statistics is not None:
+        return lower()
+    known = cast("_Planned[Lowered] | None", _PLANNED.get(of))
+    if known is not None and known.holds(derived):
+        return known.plan
+    scratches, before = derived.scratches, derived.asked
+    derived.asked = set()
+    found = lower()
+    # Names of scratch maps are numbers in their program.
+    if derived.scratches == scratches:
+        read = {name: derived.declared.get(name) for name in maps}
+        named = {asked: derived.directory(*asked) for asked in list(derived.asked)}
+        planned = _Planned(found, derived.relations, read, named)
+        _PLANNED.put(of, planned)
+    derived.asked |= before
+    return found
 
 
 def statement_plan(
+    derived: Derived, statement: Statement, event: Mapping[Var, Type], level: int, at: object
+) -> StatementPlan:
+    """The plan of a statement of a trigger with parameters `event`.
+
+    at: tells it from equal ones, of which each is an object of its own.
+    """
+    of = statement, tuple(event.items()), level, at
+    maps = maps_read(statement.value) | {statement.target}
+    return _remembered(derived, of, maps, lambda: _statement_plan(derived, statement, event, level))
+
+
+def _statement_plan(
     derived: Derived, statement: Statement, event: Mapping[Var, Type], level: int
 ) -> StatementPlan:
-    """The plan of a statement of a trigger with parameters `event`."""
     types = Types(event)
     for key, kind in zip(statement.keys, derived.declared[statement.target].key_types, strict=True):
         if isinstance(key, Var):
@@ -99,12 +157,12 @@ def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: 
     leaders = {d.name: g[0].name for g in groups for d in g}
     relations = {r.name: r for r in program.relations}
     derived = Derived(program.map_names, relations, leaders, statistics)
-    initial = tuple(statement_plan(derived, s, {}, 0) for s in program.initial)
+    initial = tuple(statement_plan(derived, s, {}, 0, i) for i, s in enumerate(program.initial))
     triggers = []
     for trigger in program.triggers:
         columns = relations[trigger.relation].columns
         event = {p: unscaled(c.type) for p, c in zip(trigger.parameters, columns, strict=True)}
-        statements = _statements(derived, trigger.statements, event)
+        statements = _statements(derived, trigger.statements, event, (trigger.relation, trigger.insert))
         triggers.append(TriggerPlan(trigger.relation, trigger.insert, trigger.parameters, statements))
     shared = [{d.name for d in g} for g in groups if len(g) > 1]
     changes = tuple(_update(program, derived, u, shared) for u in updates(program, shared))
@@ -133,7 +191,10 @@ def _update(
     event = {
         v: unscaled(c.type) for row in (update.old, update.new) for v, c in zip(row, columns, strict=True)
     }
-    parts = tuple(_statements(derived, own, event, shared) for own in update.parts)
+    parts = tuple(
+        _statements(derived, own, event, (update.relation, "update", i), shared)
+        for i, own in enumerate(update.parts)
+    )
     return UpdatePlan(update.relation, update.old, update.new, update.same, parts)
 
 
@@ -141,17 +202,24 @@ def _statements(
     derived: Derived,
     statements: Sequence[Statement],
     event: Mapping[Var, Type],
+    at: object,
     shared: Sequence[Collection[str]] = (),
 ) -> tuple[StatementPlan, ...]:
     """Statements that read the state after are moved behind all that they read; see `levels`."""
-    planned = [
-        statement_plan(derived, s, event, level)
-        for s, level in zip(statements, levels(statements, shared), strict=True)
-    ]
+    seen: Counter[Statement] = Counter()
+    planned = []
+    for statement, level in zip(statements, levels(statements, shared), strict=True):
+        planned.append(statement_plan(derived, statement, event, level, (at, seen[statement])))
+        seen[statement] += 1
     return tuple(sorted(planned, key=lambda s: s.level))
 
 
 def _result(derived: Derived, result: Result) -> ResultPlan:
+    maps = frozenset(m for _, poly in result.lets for m in maps_read(poly))
+    return _remembered(derived, result, maps, lambda: _result_plan(derived, result))
+
+
+def _result_plan(derived: Derived, result: Result) -> ResultPlan:
     types = Types({k.variable: unscaled(k.type) for k in result.keys})
     lowering = Lowering(derived, types)
     known = frozenset(types)

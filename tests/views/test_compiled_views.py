@@ -70,6 +70,8 @@ def made_of(program: CompiledProgram) -> tuple[object, ...]:
     constants: dict[Constant, int] = {}
     numbered = Numbering(constants).plan(planned)
     code = program_module(numbered)
+    # What runs is told by identity where it is measured.
+    assert len({id(s) for s in planned.statements}) == len(planned.statements)
     types = [s.types for s in planned.statements]
     laid_out = layout_for(planned)
     known = program.catalog, program.views, program.program, program.m3
