@@ -48,6 +48,10 @@ class Writer:
         self._scopes.pop()
         self._depth -= 1
 
+    def begin(self) -> None:
+        """Another function, whose variables are numbered from 1: its text is the same wherever it stands."""
+        self._number = 0
+
     def fresh(self, prefix: str) -> str:
         self._number += 1
         return f"{prefix}_{self._number}"
@@ -313,6 +317,7 @@ class ModuleText:
     @contextmanager
     def _decorated(self, decorator: str, head: str, description: str) -> Iterator[Emitter]:
         self.writer.line(decorator)
+        self.writer.begin()
         with self.writer.block(f"def {head}:"):
             self.writer.line(f'"""{description}"""')
             yield Emitter(self.plan, self.writer, self.layout.handles, self._cuts)

@@ -12,6 +12,7 @@ from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
 
+from orderbook.core.recent import Recent
 from orderbook.engine.generate.expressions import FUNCTIONS
 from orderbook.engine.plan.steps import Aggregate, Directory, Plan, ResultPlan, StatementPlan, Store, steps_of
 from orderbook.views.calculus import NEGATED, ZERO, Apply, Const, Scalar, Var
@@ -81,12 +82,33 @@ class NumberedPlan(Plan):
             _check_ours(getattr(self, own.name), own.name)
 
 
+# Numbers of names, by letter and name, and places of constants.
+_Given = dict[tuple[str, str] | Constant, str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class _NumberedStatement:
+    """A statement, what it was given, and what it then is."""
+
+    plan: StatementPlan
+    given: _Given
+    numbered: StatementPlan
+
+
+# By identity, which nothing else has while they are held; more than a program of some hundred views has.
+_KEPT = 1 << 13
+_STATEMENTS: Recent[int, _NumberedStatement] = Recent(_KEPT)
+_CHECKED: Recent[int, StatementPlan] = Recent(_KEPT)
+
+
 @dataclass(slots=True)
 class Numbering:
     """Numbers the names of one program's plan; `constants` has its texts, patterns and doubles, numbered."""
 
     constants: dict[Constant, int]
     _names: dict[str, dict[str, str]] = field(default_factory=dict)
+    # What the statement at hand was given.
+    _given: _Given = field(default_factory=dict)
 
     def plan(self, plan: Plan) -> NumberedPlan:
         """The plan of code. Raises TypeError for an operator or a unit of time that is not ours."""
@@ -135,7 +157,31 @@ class Numbering:
         if isinstance(part, Type) or not is_dataclass(part):
             return part
         kind: Any = type(part)
+        if kind is StatementPlan:
+            return self._statement(part)
         return kind(*(self._field(part, name) for name in _field_names(kind)))
+
+    def _statement(self, statement: StatementPlan) -> StatementPlan:
+        """A statement, as in a program before where all that it names has the same numbers here."""
+        known = _STATEMENTS.get(id(statement))
+        if known is not None and self._gives(known.given):
+            return known.numbered
+        self._given = {}
+        found = StatementPlan(*(self._field(statement, name) for name in _field_names(StatementPlan)))
+        _STATEMENTS.put(id(statement), _NumberedStatement(statement, self._given, found))
+        self._given = {}
+        return found
+
+    def _gives(self, given: _Given) -> bool:
+        """Whether names and constants have these numbers, in whose order new ones are numbered."""
+        for what, number in given.items():
+            if isinstance(what, tuple) and not isinstance(what, Pattern | Real):
+                own: str | int = self._name(*what)
+            else:
+                own = self._place(what).value
+            if own != number:
+                return False
+        return True
 
     def _field(self, owner: Any, name: str) -> Any:
         value = getattr(owner, name)
@@ -149,13 +195,15 @@ class Numbering:
         return self._part(value, letter)
 
     def _place(self, constant: Constant) -> Const:
-        return Const(self.constants.setdefault(constant, len(self.constants)))
+        place = self._given[constant] = self.constants.setdefault(constant, len(self.constants))
+        return Const(place)
 
     def _name(self, letter: str, own: str) -> str:
         if not letter:
             raise TypeError("a string that is neither a name nor a word of plans")
         numbers = self._names.setdefault(letter, {})
-        return numbers.setdefault(own, f"{letter}{len(numbers)}")
+        number = self._given[letter, own] = numbers.setdefault(own, f"{letter}{len(numbers)}")
+        return number
 
 
 def _typed(owner: StatementPlan | ResultPlan) -> Iterator[Var]:
@@ -190,10 +238,14 @@ def _check_ours(part: Any, name: str) -> None:
     elif isinstance(part, Apply) and part.op in _OF_UNITS:
         _check_ours(part.args[0].value, "unit")  # type: ignore[union-attr]
         _check_ours(part.args[1], name)
+    elif isinstance(part, StatementPlan) and _CHECKED.get(id(part)) is part:
+        return
     elif is_dataclass(part) and not isinstance(part, Type):
         kind: Any = type(part)
         for own_name in _field_names(kind):
             _check_ours(getattr(part, own_name), own_name)
+        if isinstance(part, StatementPlan):
+            _CHECKED.put(id(part), part)
 
 
 def _is_ours(text: str, name: str) -> bool:
