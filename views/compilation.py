@@ -36,7 +36,7 @@ from orderbook.views.calculus import Scalar, TooMuchWorkError, Var
 from orderbook.views.compiled_views import compiled_views
 from orderbook.views.conditions import TRUE
 from orderbook.views.library import NAME, shipped_file, shipped_that_declares, text_of, with_read
-from orderbook.views.m3 import Program, Result, column_there, program_text
+from orderbook.views.m3 import Program, Result, column_there
 from orderbook.views.m3_link import is_m3, linked, view_of
 from orderbook.views.materialization import Levels, level_of
 from orderbook.views.program import (
@@ -138,10 +138,8 @@ def compile_source(source: ProgramSource, dictionary: Dictionary | None = None) 
     program = linked(replace(compiled, relations=catalog.relations), by_hand)
     views += tuple(view_of(r) for r in program.results[len(views) :])
     words = Dictionary() if dictionary is None else dictionary
-    text, parameters = program_text(program), MappingProxyType(dict(source.parameters))
-    return CompiledProgram(
-        catalog, views, program, text, parameters, words, source.texts, levels, source.compiler
-    )
+    parameters = MappingProxyType(dict(source.parameters))
+    return CompiledProgram(catalog, views, program, parameters, words, source.texts, levels, source.compiler)
 
 
 def _too_large(view: str, texts: Sequence[SourceText]) -> SqlError:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from orderbook.core.changes import Dictionary
 from orderbook.views.binding.bound import Catalog
 from orderbook.views.calculus import Poly, Scalar, Var
-from orderbook.views.m3 import Program
+from orderbook.views.m3 import Program, program_text
 from orderbook.views.materialization import Levels, Materialization
 from orderbook.views.types import Parameter, Relation, ShownBy, Type
 
@@ -118,7 +118,7 @@ class ProgramSource:
 class CompiledProgram:
     """What SQL texts compile to: the bound catalog, its views in the calculus, and the M3 program.
 
-    `m3` is the program as text. `program.relations` are all declared relations in declared order, read
+    `program.relations` are all declared relations in declared order, read
     by a view or not, and `kinds` of a ChangeBatch index them. `dictionary` encodes the strings of all
     engines, frames and books that share the program. `texts` are the SQL it was compiled from, `levels` how
     much of its views is kept.
@@ -127,7 +127,6 @@ class CompiledProgram:
     catalog: Catalog
     views: tuple[CalculusView, ...]
     program: Program
-    m3: str
     parameters: Mapping[str, Parameter]
     dictionary: Dictionary
     texts: tuple[SourceText, ...]
@@ -145,6 +144,11 @@ class CompiledProgram:
     def order(self, view: str) -> tuple[ShownBy, ...]:
         """What the rows of a view are shown by: its ORDER BY, as far as it names outputs."""
         return next((v.order for v in self.catalog.views if v.name == view), ())
+
+    @property
+    def m3(self) -> str:
+        """The M3 program as text."""
+        return program_text(self.program)
 
     @property
     def relations(self) -> tuple[Relation, ...]:

@@ -179,7 +179,7 @@ _last: CompiledProgram | None = None
 
 def packed(program: CompiledProgram) -> tuple[Any, ...]:
     """A program without what its source says, and without its dictionary."""
-    return program.catalog, program.views, program.program, program.m3
+    return program.catalog, program.views, program.program
 
 
 @cache
@@ -320,10 +320,10 @@ def _told(request: CompileRequest | BindRequest, limits: WorkLimits | None) -> b
 
 
 def _program(packed: tuple[Any, ...], source: ProgramSource, dictionary: Dictionary) -> CompiledProgram:
-    catalog, views, program, m3 = packed
+    catalog, views, program = packed
     parameters, texts = MappingProxyType(dict(source.parameters)), source.texts
     return CompiledProgram(
-        catalog, views, program, m3, parameters, dictionary, texts, source.levels, source.compiler
+        catalog, views, program, parameters, dictionary, texts, source.levels, source.compiler
     )
 
 

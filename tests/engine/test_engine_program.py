@@ -48,7 +48,7 @@ def test_a_program_holds_every_stage() -> None:
     assert "ON + quotes(symbol, venue, volume, price) {" in program.m3
     assert parse(program.m3)[0] == program.program
     with pytest.raises(AttributeError):
-        program.m3 = ""  # type: ignore[misc]
+        program.views = ()  # type: ignore[misc]
 
 
 def test_parameters_are_exact() -> None:
