@@ -224,7 +224,7 @@ class _Part:
 
 
 # More than a program of a hundred views has.
-_PARTS = 4096
+_PARTS = 1 << 13
 
 
 @lru_cache(_PARTS)
@@ -239,7 +239,10 @@ def _part(text: str) -> _Part:
 
 
 def _parts(text: str) -> list[tuple[int, str]]:
-    """A text cut before and after each function: the number of lines before each part, and the part."""
+    """A text cut before and after each function, and after empty lines elsewhere.
+
+    Of each part the number of lines before it, and its text.
+    """
     starts, inside, decorated = [0], False, False
     lines = text.splitlines(keepends=True)
     for number, line in enumerate(lines):
@@ -250,6 +253,8 @@ def _parts(text: str) -> list[tuple[int, str]]:
         elif inside and not line[0].isspace():
             starts.append(number)
             inside = False
+        elif not inside and line == "\n":
+            starts.append(number + 1)
     ends = (*starts[1:], len(lines))
     return [(a, "".join(lines[a:b])) for a, b in zip(starts, ends, strict=True) if a < b]
 
