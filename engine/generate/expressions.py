@@ -332,6 +332,16 @@ def slot(value: int) -> str:
     return f"slot_{value:d}"
 
 
+def handle_slot(store: str) -> str:
+    """The name of the slot that says where in the state the handle of a store is."""
+    return f"handle_{store}"
+
+
+def look_slot(view: int, per_message: bool) -> str:
+    """The name of the slot that says where in the state a look at a view lies."""
+    return f"look_{view}_{per_message:d}"
+
+
 # What takes a number that is put in where it is loaded as fast as one that is compiled in.
 _SLOTTED = frozenset(("+", "-", "*", *NEGATED))
 _SLOT = 1 << 61

@@ -84,7 +84,7 @@ class MeasuredWrites(Writes):
         return name
 
     def _measured(self, statement: StatementPlan, started: str, counts: bool = True) -> None:
-        at = 2 * numbered(self.plan)[id(statement)]
+        at = 2 * numbered(self.plan.plan)[id(statement)]
         w = self.emitter.writer
         w.line(f"measures = load(S, {MEASURES})")
         w.line(f"store(measures, {at + 1}, load(measures, {at + 1}) + cycles() - {started})")

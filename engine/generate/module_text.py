@@ -10,14 +10,17 @@ too. They are looked at once for all that is done there.
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from orderbook.engine.generate.expressions import STATE, Code, held_as, in_word, scalar_code, slot
+from orderbook.core.recent import Recent
+from orderbook.engine.generate.expressions import STATE, Code, handle_slot, held_as, in_word, scalar_code
 from orderbook.engine.generate.numbering import NumberedPlan
+from orderbook.engine.generate.plan_reads import PlanReads
 from orderbook.engine.generate.state_layout import Layout, layout_for
-from orderbook.engine.plan.steps import Plan, RangeSum, StatementPlan, Store, steps_of
+from orderbook.engine.plan.steps import RangeSum, StatementPlan, Store, steps_of
 from orderbook.views.calculus import Apply, Const, Scalar, Var
 from orderbook.views.types import Kind, Type
 
@@ -116,7 +119,16 @@ def pivot_of(store: Store, step: RangeSum) -> tuple[Pivot, str] | None:
     return Pivot(store.name, tuple(step.keys[i] for i in store.prefix), bound), op
 
 
-def shared_pivots(plan: Plan, statements: Sequence[StatementPlan], event: Iterable[Var]) -> frozenset[Pivot]:
+class Stored(Protocol):
+    """What tells where maps are held."""
+
+    def stores_of(self, name: str, /) -> tuple[Store, ...]:
+        """The stores that hold a map, hashed ones first."""
+
+
+def shared_pivots(
+    plan: Stored, statements: Sequence[StatementPlan], event: Iterable[Var]
+) -> frozenset[Pivot]:
     """The keys that statements look at more than once, `event` being the variables of their trigger."""
     uses: defaultdict[Pivot, set[str]] = defaultdict(set)
     parameters = frozenset(event)
@@ -145,26 +157,15 @@ Names = dict[Var, Code]
 FEW = 256
 
 
-@dataclass(frozen=True, slots=True)
-class CutText:
-    """The function of a cut search, and what the module must import for it."""
-
-    name: str
-    source: str
-    imports: tuple[str, ...]
-
-
 @dataclass(slots=True)
 class Emitter:
-    """Where the text of one function goes; cut functions it needs are collected in `cuts`.
+    """Where the text of one function goes.
 
     `pivots` are the keys of trees that are looked at once for all that is done there.
     """
 
-    plan: NumberedPlan
+    plan: PlanReads
     writer: Writer
-    handles: dict[str, int]
-    cuts: dict[str, CutText] = field(default_factory=dict)
     pivots: frozenset[Pivot] = frozenset()
 
     def scalar(self, scalar: Scalar, names: Names) -> Code:
@@ -183,7 +184,7 @@ class Emitter:
         return f"checked_word({code.text}, {STATE})" if code.kind == "w" else self.key(scalar, kind, names)
 
     def handle(self, store: Store) -> str:
-        return self.writer.once(f"h_{store.name}", f"load({STATE}, {slot(self.handles[store.name])})", "")
+        return self.writer.once(f"h_{store.name}", f"load({STATE}, {handle_slot(store.name)})", "")
 
     def call(self, store: Store, function: str, *arguments: str) -> str:
         return f"{store.name}_{function}({', '.join([self.handle(store), *arguments])})"
@@ -195,7 +196,7 @@ class Emitter:
         return next(s for s in self.plan.stores_of(name) if s.ordered == position)
 
     def map_type(self, name: str) -> Type:
-        return self.plan.program.map(name).type
+        return self.plan.map(name).type
 
 
 def in_order(words: Sequence[str], store: Store) -> list[str]:
@@ -288,6 +289,19 @@ SUMMED = ("total", "range_sum")
 DENSE = ("add", "assign", "get", "clear", "error", "total", "create", "destroy", "size")
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Lines, what they were written of, and what was asked of the plan."""
+
+    of: tuple[StatementPlan, ...]
+    lines: tuple[str, ...]
+    asked: Mapping[tuple[str, str], Any]
+
+
+# By the identities of statements, which nothing else has while these are held.
+_WRITTEN: Recent[tuple[str | int, ...], _Written] = Recent(1 << 12)
+
+
 @dataclass(slots=True)
 class ModuleText:
     """Collects the functions of one module. Raises TypeError for a plan that is not numbered."""
@@ -295,12 +309,12 @@ class ModuleText:
     plan: NumberedPlan
     writer: Writer = field(default_factory=Writer)
     layout: Layout = field(init=False)
-    _cuts: dict[str, CutText] = field(default_factory=dict)
+    reads: PlanReads = field(init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, NumberedPlan):
             raise TypeError("code is generated of numbered plans alone")
-        self.layout = layout_for(self.plan)
+        self.layout, self.reads = layout_for(self.plan), PlanReads(self.plan)
 
     @contextmanager
     def function(self, head: str, description: str, options: str = "") -> Iterator[Emitter]:
@@ -320,18 +334,38 @@ class ModuleText:
         self.writer.begin()
         with self.writer.block(f"def {head}:"):
             self.writer.line(f'"""{description}"""')
-            yield Emitter(self.plan, self.writer, self.layout.handles, self._cuts)
+            yield Emitter(self.reads, self.writer)
         self.writer.line("")
         self.writer.line("")
 
+    def remembered(self, said: str, of: Sequence[StatementPlan], write: Callable[[], None]) -> None:
+        """Writes what follows from a text, statements, and what is asked of the plan meanwhile.
+
+        Where that was written before, and the plan gives the same answers, it is what it was.
+        """
+        key: tuple[str | int, ...] = (said, *map(id, of))
+        known = _WRITTEN.get(key)
+        if known is not None and self.reads.answers(known.asked):
+            self.writer.lines += known.lines
+            return
+        self.reads.asked, start = {}, len(self.writer.lines)
+        write()
+        lines, asked = tuple(self.writer.lines[start:]), self.reads.asked
+        _WRITTEN.put(key, _Written(tuple(of), lines, asked))
+        self.reads.asked = {}
+
     def text(self, imports: str = "", stores: Sequence[Store] | None = None) -> str:
         """The module: `imports` come after those that every module has; of the plan's stores unless given."""
-        cuts = self._cuts.values()
+        cuts = self.reads.cuts.values()
         lines = dict.fromkeys(line for cut in cuts for line in cut.imports)
         stores = self.plan.stores if stores is None else stores
         functions = "\n\n".join(cut.source for cut in cuts) + "\n\n" + self.writer.text()
         for name, kind, value in sorted(set(re.findall(r"\b((slot|number)_(m?\d+))\b", functions))):
             lines[f"{name} = {kind}({value.replace('m', '-')})"] = None
+        for name, store in sorted(set(re.findall(r"\b(handle_([md]\d+))\b", functions))):
+            lines[f"{name} = slot({self.layout.handles[store]})"] = None
+        for name, view, per in sorted(set(re.findall(r"\b(look_(\d+)_([01]))\b", functions))):
+            lines[f"{name} = slot({self.layout.look(int(view), per == '1')})"] = None
         return "".join([HEAD, imports, store_imports(stores), "\n".join(lines), "\n\n", functions])
 
 
@@ -354,5 +388,6 @@ def store_imports(stores: Sequence[Store]) -> str:
             names = [*ORDERED, *(f"value_{i}_at" for i in range(len(s.layout)))]
             names += SUMMED if s.summed else ()
             names += ["around"] if s.summed and "d" not in s.layout else []
-        lines += [f"{s.name}_{n} = {s.name}.{n}" for n in names]
+        # Each store stands apart, so that its lines are looked at and compiled once (core/generated_code.py).
+        lines += [*(f"{s.name}_{n} = {s.name}.{n}" for n in names), ""]
     return "\n".join(lines) + "\n"

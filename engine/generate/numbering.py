@@ -36,6 +36,7 @@ _LETTERS = {
     **dict.fromkeys(("map", "maps", "target", "source", "sums", "multiplicity", "count"), "n"),
     "relation": "r",
 }
+_DERIVED_LETTERS = {"n": "e", "m": "d"}
 _OWN_LETTERS: Mapping[type, str] = {
     Store: "m",
     **dict.fromkeys((MapDeclaration, Directory), "n"),
@@ -86,19 +87,32 @@ class NumberedPlan(Plan):
 _Given = dict[tuple[str, str] | Constant, str | int]
 
 
-@dataclass(frozen=True, slots=True)
-class _NumberedStatement:
-    """A statement, what it was given, and what it then is."""
+# The parts of plans that stay the same objects from program to program.
+_REMEMBERED = frozenset((Relation, MapDeclaration, StatementPlan, ResultPlan))
 
-    plan: StatementPlan
+
+@dataclass(frozen=True, slots=True)
+class _NumberedPart:
+    """A part, what it was given, and what it then is."""
+
+    part: object
     given: _Given
-    numbered: StatementPlan
+    numbered: Any
+
+
+def _as_code_reads(part: Any) -> Any:
+    """A part without what no code is generated of."""
+    if isinstance(part, Relation):
+        return Relation(part.name, part.columns)
+    if isinstance(part, MapDeclaration):
+        return replace(part, definition=ZERO)
+    return replace(part, result=replace(part.result, lets=())) if isinstance(part, ResultPlan) else part
 
 
 # By identity, which nothing else has while they are held; more than a program of some hundred views has.
 _KEPT = 1 << 13
-_STATEMENTS: Recent[int, _NumberedStatement] = Recent(_KEPT)
-_CHECKED: Recent[int, StatementPlan] = Recent(_KEPT)
+_PARTS: Recent[int, _NumberedPart] = Recent(_KEPT)
+_CHECKED: Recent[int, object] = Recent(_KEPT)
 
 
 @dataclass(slots=True)
@@ -107,19 +121,24 @@ class Numbering:
 
     constants: dict[Constant, int]
     _names: dict[str, dict[str, str]] = field(default_factory=dict)
-    # What the statement at hand was given.
+    # Names of maps and stores that the plan adds to its program: numbered apart, so that others keep theirs.
+    _derived: frozenset[str] = frozenset()
+    # What the part at hand was given.
     _given: _Given = field(default_factory=dict)
 
     def plan(self, plan: Plan) -> NumberedPlan:
         """The plan of code. Raises TypeError for an operator or a unit of time that is not ours."""
-        program = Program(
-            tuple(Relation(r.name, r.columns) for r in plan.program.relations),
-            tuple(replace(m, definition=ZERO) for m in plan.program.maps),
-            *((), (), ()),
+        added = {d.name for d in plan.directories} | plan.scratch
+        self._derived = frozenset(added | {s.name for s in plan.stores if added.issuperset(s.maps)})
+        # Variables of events come first, whatever statements have.
+        for variables in (*(t.parameters for t in plan.triggers), *((*u.old, *u.new) for u in plan.updates)):
+            self._part(variables, "")
+        relations, maps = (self._part(part, "") for part in (plan.program.relations, plan.program.maps))
+        parts = (
+            *(plan.stores, plan.initial, plan.triggers, plan.results),
+            *(plan.directories, plan.updates),
         )
-        results = tuple(replace(r, result=replace(r.result, lets=())) for r in plan.results)
-        parts = (program, plan.stores, plan.initial, plan.triggers, results, plan.directories, plan.updates)
-        return NumberedPlan(*(self._part(part, "") for part in parts))
+        return NumberedPlan(Program(relations, maps, (), (), ()), *(self._part(part, "") for part in parts))
 
     def condition(self, view: Result, condition: Scalar) -> Scalar:
         """A condition over a view's columns: of column i, `c<i>` is the value, `t<i>` whether it is there."""
@@ -157,18 +176,20 @@ class Numbering:
         if isinstance(part, Type) or not is_dataclass(part):
             return part
         kind: Any = type(part)
-        if kind is StatementPlan:
-            return self._statement(part)
+        if kind in _REMEMBERED:
+            return self._remembered(part)
         return kind(*(self._field(part, name) for name in _field_names(kind)))
 
-    def _statement(self, statement: StatementPlan) -> StatementPlan:
-        """A statement, as in a program before where all that it names has the same numbers here."""
-        known = _STATEMENTS.get(id(statement))
+    def _remembered(self, part: Any) -> Any:
+        """A part, as in a program before where all that it names has the same numbers here."""
+        known = _PARTS.get(id(part))
         if known is not None and self._gives(known.given):
             return known.numbered
         self._given = {}
-        found = StatementPlan(*(self._field(statement, name) for name in _field_names(StatementPlan)))
-        _STATEMENTS.put(id(statement), _NumberedStatement(statement, self._given, found))
+        kind: Any = type(part)
+        read = _as_code_reads(part)
+        found = kind(*(self._field(read, name) for name in _field_names(kind)))
+        _PARTS.put(id(part), _NumberedPart(part, self._given, found))
         self._given = {}
         return found
 
@@ -176,7 +197,7 @@ class Numbering:
         """Whether names and constants have these numbers, in whose order new ones are numbered."""
         for what, number in given.items():
             if isinstance(what, tuple) and not isinstance(what, Pattern | Real):
-                own: str | int = self._name(*what)
+                own: object = self._name(*what)
             else:
                 own = self._place(what).value
             if own != number:
@@ -201,6 +222,8 @@ class Numbering:
     def _name(self, letter: str, own: str) -> str:
         if not letter:
             raise TypeError("a string that is neither a name nor a word of plans")
+        if own in self._derived:
+            letter = _DERIVED_LETTERS.get(letter, letter)
         numbers = self._names.setdefault(letter, {})
         number = self._given[letter, own] = numbers.setdefault(own, f"{letter}{len(numbers)}")
         return number
@@ -238,13 +261,13 @@ def _check_ours(part: Any, name: str) -> None:
     elif isinstance(part, Apply) and part.op in _OF_UNITS:
         _check_ours(part.args[0].value, "unit")  # type: ignore[union-attr]
         _check_ours(part.args[1], name)
-    elif isinstance(part, StatementPlan) and _CHECKED.get(id(part)) is part:
+    elif type(part) in _REMEMBERED and _CHECKED.get(id(part)) is part:
         return
     elif is_dataclass(part) and not isinstance(part, Type):
         kind: Any = type(part)
         for own_name in _field_names(kind):
             _check_ours(getattr(part, own_name), own_name)
-        if isinstance(part, StatementPlan):
+        if kind in _REMEMBERED:
             _CHECKED.put(id(part), part)
 
 

@@ -186,7 +186,7 @@ def _advance(emitter: Emitter, thread: Thread) -> str | None:
 
 def _gather(emitter: Emitter, step: Gather, thread: Thread) -> None:
     """Fills a scratch map anew."""
-    kinds = emitter.plan.program.map(step.map).key_types
+    kinds = emitter.plan.map(step.map).key_types
     stores = emitter.plan.stores_of(step.map)
     for store in stores:
         empty(emitter, store)

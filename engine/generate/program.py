@@ -7,7 +7,16 @@ function that computes a row, the one that lists them, and notes of what changed
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orderbook.engine.generate.expressions import Code, held_as, in_word, number, slot, truth
+from orderbook.core.recent import Recent
+from orderbook.engine.generate.expressions import (
+    Code,
+    handle_slot,
+    held_as,
+    in_word,
+    look_slot,
+    number,
+    truth,
+)
 from orderbook.engine.generate.module_text import (
     Emitter,
     ModuleText,
@@ -21,7 +30,7 @@ from orderbook.engine.generate.state_layout import ACTIVE, COUNT, DIRTY, LIST, c
 from orderbook.engine.generate.trigger_parts import Owners, Turns, by_view, compiled_together, owners
 from orderbook.engine.generate.unchanged import Sources, following, sources
 from orderbook.engine.generate.writes import Writes
-from orderbook.engine.plan.steps import Lookup, ResultPlan, TriggerPlan, UpdatePlan, variables
+from orderbook.engine.plan.steps import Lookup, ResultPlan, StatementPlan, TriggerPlan, UpdatePlan, variables
 from orderbook.views.calculus import Var
 from orderbook.views.m3 import ResultColumn
 from orderbook.views.types import Column, Kind, unscaled
@@ -52,7 +61,7 @@ def touch_functions(module: ModuleText, view: int) -> None:
 
 def _looks(module: ModuleText, view: int) -> list[str]:
     """Where the looks at a view lie in the state."""
-    return [slot(module.layout.look(view, per_message)) for per_message in (False, True)]
+    return [look_slot(view, per_message) for per_message in (False, True)]
 
 
 def row_function(module: ModuleText, view: int) -> None:
@@ -135,7 +144,7 @@ def list_function(module: ModuleText, view: int) -> None:
             return
         w.line("rows = 0")
         held = module.plan.entries_of(name)
-        w.line(f"h = load(S, {slot(module.layout.handles[held.name])})")
+        w.line(f"h = load(S, {handle_slot(held.name)})")
         w.line(f"entry = {held.name}_first(h)")
         with w.block("while entry != 0 and rows < limit:"):
             for i in range(count):
@@ -163,7 +172,7 @@ def program_module(plan: NumberedPlan, writes: type[Writes] = Writes) -> str:
         touch_functions(module, view)
     if plan.initial:
         with module.function("initialise(S)", "What maps hold before any event.") as emitter:
-            Writes(emitter, {}, module.layout).statements(plan.initial)
+            Writes(emitter, {}).statements(plan.initial)
     parts = _Parts(module, writes)
     for trigger in plan.triggers:
         parts.trigger(trigger)
@@ -217,10 +226,7 @@ class _Parts:
         """A function of rows at addresses, which calls the functions of its parts where they are several."""
         if len(parts) < 2:
             inlined = sum(map(len, turns)) <= _INLINED
-            with (self.module.function if inlined else self.module.exported)(
-                _head(name, rows), _ROWS
-            ) as emitter:
-                self._body(emitter, relation, rows, turns, turns)
+            self._written(name, relation, rows, turns, turns, inlined)
             return
         called = [self._part(relation, rows, turns, part) for part in parts]
         with self.module.exported(_head(name, rows), _ROWS) as emitter:
@@ -229,26 +235,61 @@ class _Parts:
             emitter.writer.line("return 0")
 
     def _part(self, relation: str, rows: Rows, turns: Turns, part: Turns) -> str:
-        made_of = f"{relation} {rows} {part}"
+        made_of = f"{relation} {rows} {[[_said(s) for s in turn] for turn in part]}"
         if made_of not in self._names:
             name = self._names[made_of] = f"part_{len(self._names)}"
-            with self.module.exported(_head(name, rows), _ROWS) as emitter:
-                self._body(emitter, relation, rows, turns, part)
+            self._written(name, relation, rows, turns, part, False)
         return self._names[made_of]
 
-    def _body(self, emitter: Emitter, relation: str, rows: Rows, turns: Turns, part: Turns) -> None:
+    def _written(
+        self, name: str, relation: str, rows: Rows, turns: Turns, part: Turns, inlined: bool
+    ) -> None:
+        """The function of a part; of its maps those that follow from others know what each turn writes."""
+        columns = self.module.plan.program.relation(relation).columns
+        own = {s.target for statements in part for s in statements}
+        follows = [{n: f for n, f in sources(turn, self._follows).items() if n in own} for turn in turns]
+        head = _head(name, rows)
+
+        def write() -> None:
+            with (self.module.function if inlined else self.module.exported)(head, _ROWS) as emitter:
+                self._body(emitter, columns, rows, part, follows)
+
+        if self.writes is not Writes:
+            write()
+            return
+        said = f"{head} {inlined} {columns} {rows} {follows} {bool(self._follows)} {list(map(len, part))}"
+        self.module.remembered(said, [s for statements in part for s in statements], write)
+
+    def _body(
+        self,
+        emitter: Emitter,
+        columns: Sequence[Column],
+        rows: Rows,
+        part: Turns,
+        follows: Sequence[Mapping[str, Sources]],
+    ) -> None:
         """The statements of a part, turn after turn; they read the columns that they use."""
-        plan = self.module.plan
         names: dict[Var, Code] = {}
-        columns, used = plan.program.relation(relation).columns, set(variables(tuple(map(tuple, part))))
+        used = set(variables(tuple(map(tuple, part))))
         for row, parameters in rows.items():
             _read_columns(emitter, row, list(zip(parameters, columns, strict=True)), used, names)
         event = [parameter for parameters in rows.values() for parameter in parameters]
-        for turn, statements in zip(turns, part, strict=True):
-            emitter.pivots = shared_pivots(plan, statements, event)
-            follows = sources(turn, self._follows)
-            self.writes(emitter, names, self.module.layout, follows).statements(statements)
+        for statements, own in zip(part, follows, strict=True):
+            emitter.pivots = shared_pivots(emitter.plan, statements, event)
+            self.writes(emitter, names, own, bool(self._follows)).statements(statements)
         emitter.writer.line("return 0")
+
+
+# What statements are, in full.
+_SAID: Recent[int, tuple[StatementPlan, str]] = Recent(1 << 13)
+
+
+def _said(statement: StatementPlan) -> str:
+    known = _SAID.get(id(statement))
+    if known is None:
+        known = statement, repr(statement)
+        _SAID.put(id(statement), known)
+    return known[1]
 
 
 def _head(name: str, rows: Rows) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from orderbook.core.changes import NULL_CODE
 from orderbook.engine.generate.expressions import STATE, ZERO, Code, as_wide, number, truth
 from orderbook.engine.generate.module_text import (
-    CutText,
     Emitter,
     Names,
     in_order,
@@ -16,6 +15,7 @@ from orderbook.engine.generate.module_text import (
     pivot_of,
     tree_word,
 )
+from orderbook.engine.generate.plan_reads import CutText
 from orderbook.engine.maps.dense import dense_cut_imports, dense_cut_source
 from orderbook.engine.maps.ordered import cut_imports, cut_source
 from orderbook.engine.plan.steps import Cut, Extremum, Lookup, Range, RangeSum, Store
@@ -57,12 +57,10 @@ def _parts(emitter: Emitter, cut: Cut, names: Names, store: Store) -> tuple[str,
     key = f"{store.name} {cut.descending} {cut.inclusive} {cut.leading} {predicate} {arguments}"
     if store.dense is not None:
         key = f"{key} {cut.limit}"
-    if key not in emitter.cuts:
-        name = f"cut{len(emitter.cuts)}"
-        emitter.cuts[key] = _function(name, store, cut, predicate, arguments)
+    name = emitter.plan.cut(key, lambda own: _function(own, store, cut, predicate, arguments))
     others = [i for i in range(len(store.key_types)) if i != store.ordered]
     prefix = [emitter.key(k, store.key_types[i], names) for k, i in zip(cut.prefix, others, strict=True)]
-    return emitter.cuts[key].name, prefix, values
+    return name, prefix, values
 
 
 def _function(name: str, store: Store, cut: Cut, predicate: str, arguments: tuple[str, ...]) -> CutText:

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from orderbook.engine.generate.expressions import Code
 from orderbook.engine.generate.pipelines import signature
+from orderbook.engine.generate.plan_reads import PlanReads
 from orderbook.engine.plan.steps import (
     Aggregate,
     Extremum,
@@ -163,12 +164,13 @@ def either(one: Condition, other: Condition) -> Condition:
     return None if one is None or other is None else one | other
 
 
-def deferrable(plan: Plan, statements: Sequence[StatementPlan], parameters: Container[Var]) -> dict[str, int]:
+def deferrable(
+    plan: PlanReads, statements: Sequence[StatementPlan], parameters: Container[Var]
+) -> dict[str, int]:
     """The maps to whose entry a trigger adds twice, and the level whose sum is added with the second one.
 
     Nothing reads the map in between.
     """
-    counting = plan.program.counted
     found = {}
     for name in dict.fromkeys(s.target for s in statements):
         own = [s for s in statements if s.target == name]
@@ -176,7 +178,7 @@ def deferrable(plan: Plan, statements: Sequence[StatementPlan], parameters: Cont
             continue
         first, second = own
         exact = all({*s.layout} <= {*"iw"} for s in plan.stores_of(name))
-        if not exact or name in counting or first.keys != second.keys or first.level >= second.level:
+        if not exact or plan.counted_by(name) or first.keys != second.keys or first.level >= second.level:
             continue
         names = {name, *(d.name for d in plan.directories_of(name))}
         between = [s for s in statements if first.level < s.level <= second.level]

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import groupby
 from typing import ClassVar
 
-from orderbook.engine.generate.expressions import ZERO, Code, finite, held_as, slot
+from orderbook.engine.generate.expressions import ZERO, Code, finite, held_as, look_slot
 from orderbook.engine.generate.module_text import (
     Emitter,
     Names,
@@ -22,7 +22,7 @@ from orderbook.engine.generate.module_text import (
 )
 from orderbook.engine.generate.pipelines import Sum, Thread, run, sums_of, threads
 from orderbook.engine.generate.reads import entry_code, entry_value
-from orderbook.engine.generate.state_layout import ACTIVE, Layout
+from orderbook.engine.generate.state_layout import ACTIVE
 from orderbook.engine.generate.unchanged import (
     ALWAYS,
     NEVER,
@@ -33,33 +33,12 @@ from orderbook.engine.generate.unchanged import (
 )
 from orderbook.engine.plan.steps import (
     Directory,
-    Plan,
-    ResultPlan,
     StatementPlan,
     Store,
     maps_in_pipelines,
-    reads_in_pipelines,
 )
 from orderbook.engine.plan.stores import layout_of
 from orderbook.views.calculus import Scalar, Var
-
-
-def row_keys(plan: Plan, result: ResultPlan, name: str) -> list[tuple[int, ...] | None]:
-    """How a written key of map `name` tells the view's row: positions of its keys; None: any row.
-
-    A row that reads a map at all of its own keys, whatever else, is not changed by other entries.
-    """
-    view_keys = [k.variable for k in result.result.keys]
-    found: list[tuple[int, ...] | None] = []
-    if result.result.multiplicity == name:
-        found.append(tuple(range(len(view_keys))))
-    places: dict[str, Sequence[int]] = {d.name: d.positions for d in plan.directories_of(name)}
-    places[name] = range(len(plan.program.map(name).keys))
-    for read, keys in reads_in_pipelines(p for _, pipelines in result.lets for p in pipelines):
-        if read in places:
-            at = dict(zip(keys, places[read], strict=True))
-            found.append(tuple(at[k] for k in view_keys) if at.keys() >= {*view_keys} else None)
-    return [None] if None in found else list(dict.fromkeys(found))
 
 
 class Writes:
@@ -74,14 +53,17 @@ class Writes:
         self,
         emitter: Emitter,
         names: Mapping[Var, Code],
-        layout: Layout,
         follows: Mapping[str, Sources] | None = None,
+        defers: bool = False,
     ):
-        """follows: of each map that follows from others, those that these statements write."""
-        self.emitter, self.names, self.layout = emitter, dict(names), layout
+        """follows: of each map that follows from others, those that the event writes.
+
+        defers: whether what is added to one entry twice is added once.
+        """
+        self.emitter, self.names = emitter, dict(names)
         self.plan = emitter.plan
         self.touched: dict[tuple[int, tuple[str, ...] | None], Condition] = {}
-        self._follows = follows or {}
+        self._follows, self._defers = follows or {}, defers
         self._tested = {read for reads in self._follows.values() for read, zero in reads.items() if zero}
         # When what is written of a map is not what was there, and when one of both is 0.
         self._changed: dict[str, Condition] = {}
@@ -90,7 +72,7 @@ class Writes:
 
     def statements(self, statements: Sequence[StatementPlan]) -> None:
         """Writes statements, level by level, and then what they touch."""
-        deferred = {} if not self._follows else deferrable(self.plan, statements, self.names)
+        deferred = {} if not self._defers else deferrable(self.plan, statements, self.names)
         under: Condition = ALWAYS
         with ExitStack() as block:
             for number, level in groupby(statements, key=lambda s: s.level):
@@ -214,7 +196,7 @@ class Writes:
         return found
 
     def _keys(self, target: str, keys: Sequence[Scalar], names: Names) -> list[str]:
-        types = self.plan.program.map(target).key_types
+        types = self.plan.map(target).key_types
         return [self.emitter.new_key(k, t, names) for k, t in zip(keys, types, strict=True)]
 
     def _entry_write(
@@ -299,7 +281,7 @@ class Writes:
 
     def _counted_by(self, count: str) -> list[Store]:
         """The stores of doubles whose entries go with those of a map that counts rows."""
-        counted = self.plan.program.counted.get(count, ())
+        counted = self.plan.counted_by(count)
         stores = dict.fromkeys(s for name in counted for s in self.plan.stores_of(name))
         return [s for s in stores if len(s.layout) > len(s.maps)]
 
@@ -343,7 +325,7 @@ class Writes:
             there = " or ".join(f"{value} != 0.0" for value in held)
             w.line(emitter.call(store, "assign", *words, *held, f"1 if {there} else 0"))
             return
-        count = self.plan.program.map(store.maps[0]).count
+        count = self.plan.map(store.maps[0]).count
         there = f"{emitter.call(store, 'get', *words)}[{len(store.maps)}]"
         if count is None:
             w.line(emitter.call(store, "add", *words, *values, f"1 - {there}"))
@@ -391,33 +373,29 @@ class Writes:
         in_loop: bool = False,
     ) -> None:
         """Notes that rows of the views that read this map may have changed, on a condition."""
-        for view in self.plan.views_reading(name):
-            for order in row_keys(self.plan, self.plan.results[view], name):
-                own = None if keys is None or order is None else tuple(keys[i] for i in order)
-                if in_loop and own is not None:
-                    self._emit_touch(view, own)
-                else:
-                    known = self.touched.get((view, own), NEVER)
-                    self.touched[view, own] = either(known, condition)
+        for view, order in self.plan.rows_of(name):
+            own = None if keys is None or order is None else tuple(keys[i] for i in order)
+            if in_loop and own is not None:
+                self._emit_touch(view, own)
+            else:
+                known = self.touched.get((view, own), NEVER)
+                self.touched[view, own] = either(known, condition)
 
     def _emit_touch(self, view: int, keys: tuple[str, ...] | None, condition: Condition = ALWAYS) -> None:
         w = self.emitter.writer
         arguments = f", {', '.join(keys)}" if keys else ""
-        flags = " or ".join(
-            f"load(S, {slot(self.layout.look(view, m))} + {ACTIVE}) != 0" for m in (False, True)
-        )
+        flags = " or ".join(f"load(S, {look_slot(view, m)} + {ACTIVE}) != 0" for m in (False, True))
         flags = flags if condition is ALWAYS else f"({flags}) and ({_holds(condition)})"
         with w.block(f"if {flags}:"):
             w.line(f"touch_all_{view}(S)" if keys is None else f"touch_{view}(S{arguments})")
 
     def _fusable(self, statements: Sequence[StatementPlan]) -> Iterator[list[StatementPlan]]:
         """Runs of statements none of which reads what another of them writes, or drops with its count."""
-        counted = self.plan.program.counted
         together: list[StatementPlan] = []
         for statement in statements:
             several = (*together, statement)
             written = {s.target for s in several}
-            written |= {name for count in counted.keys() & written for name in counted[count]}
+            written |= {name for count in written for name in self.plan.counted_by(count)}
             written |= {d.name for name in written for d in self.plan.directories_of(name)}
             read = {m for s in several for m in maps_in_pipelines((*s.pipelines, *s.erased))}
             if together and not written.isdisjoint(read):

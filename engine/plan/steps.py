@@ -2,8 +2,8 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cached_property
-from typing import Union
+from functools import cache, cached_property
+from typing import Any, Union
 
 from orderbook.engine.maps.dense import Domain
 from orderbook.views.calculus import Cmp, Scalar, Var, scalar_variables
@@ -354,6 +354,13 @@ def variables(part: object) -> Iterator[Var]:
     elif isinstance(part, tuple):
         for own in part:
             yield from variables(own)
-    elif is_dataclass(part):
-        for own in fields(part):
-            yield from variables(getattr(part, own.name))
+    else:
+        kind: Any = type(part)
+        for name in _names_of(kind):
+            yield from variables(getattr(part, name))
+
+
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    """The fields that may hold variables; none of what is no part of a plan."""
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) and kind is not Type else ()

@@ -9,7 +9,8 @@ from decimal import Decimal
 import pytest
 
 from orderbook.core.recent import Recent
-from orderbook.engine.generate import numbering
+from orderbook.engine.generate import module_text, numbering
+from orderbook.engine.generate import program as program_text
 from orderbook.engine.generate.driver import driver_module
 from orderbook.engine.generate.numbering import Constant, Numbering
 from orderbook.engine.generate.program import program_module
@@ -56,8 +57,10 @@ def nothing_known() -> Iterator[None]:
             (catalog, "_TEXTS"),
             (catalog, "_VIEWS"),
             (planner, "_PLANNED"),
-            (numbering, "_STATEMENTS"),
+            (numbering, "_PARTS"),
             (numbering, "_CHECKED"),
+            (module_text, "_WRITTEN"),
+            (program_text, "_SAID"),
         ):
             patch.setattr(module, name, Recent(1 << 13))
         patch.setattr(compiled_views, "_paths", deque(maxlen=8))
