@@ -123,6 +123,8 @@ class Numbering:
     _names: dict[str, dict[str, str]] = field(default_factory=dict)
     # Names of maps and stores that the plan adds to its program: numbered apart, so that others keep theirs.
     _derived: frozenset[str] = frozenset()
+    # Names of variables of updates that no column has: numbered apart, too.
+    _of_updates: frozenset[str] = frozenset()
     # What the part at hand was given.
     _given: _Given = field(default_factory=dict)
 
@@ -130,9 +132,11 @@ class Numbering:
         """The plan of code. Raises TypeError for an operator or a unit of time that is not ours."""
         added = {d.name for d in plan.directories} | plan.scratch
         self._derived = frozenset(added | {s.name for s in plan.stores if added.issuperset(s.maps)})
-        # Variables of events come first, whatever statements have.
-        for variables in (*(t.parameters for t in plan.triggers), *((*u.old, *u.new) for u in plan.updates)):
-            self._part(variables, "")
+        # Variables of events come first, whatever statements have: they are called as columns are.
+        columns = dict.fromkeys(c.name for r in plan.program.relations for c in r.columns)
+        for name in columns:
+            self._name("x", name)
+        self._of_updates = frozenset(v.name for u in plan.updates for v in (*u.old, *u.new)) - columns.keys()
         relations, maps = (self._part(part, "") for part in (plan.program.relations, plan.program.maps))
         parts = (
             *(plan.stores, plan.initial, plan.triggers, plan.results),
@@ -224,6 +228,8 @@ class Numbering:
             raise TypeError("a string that is neither a name nor a word of plans")
         if own in self._derived:
             letter = _DERIVED_LETTERS.get(letter, letter)
+        elif letter == "x" and own in self._of_updates:
+            letter = "u"
         numbers = self._names.setdefault(letter, {})
         number = self._given[letter, own] = numbers.setdefault(own, f"{letter}{len(numbers)}")
         return number
