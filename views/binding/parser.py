@@ -130,6 +130,11 @@ def _count_if(args: list[Any]) -> exp.Func:
     return exp.Sum(this=exp.Case(ifs=[holds, exp.If(this=fails, true=exp.Literal.number(0))]))
 
 
+def _count_distinct(args: list[Any]) -> exp.Func:
+    """APPROX_COUNT_DISTINCT(x), which is exact here: the values are kept anyway."""
+    return exp.Count(this=exp.Distinct(expressions=args[:1])) if len(args) == 1 else exp.ApproxDistinct()
+
+
 class PlacedError(ParseError):
     """A parse error that keeps the offset of the token it is about."""
 
@@ -421,6 +426,7 @@ class _Parser(DeclarationParser):
         **Parser.FUNCTIONS,
         "KURTOSIS_POP": KurtosisPop.from_arg_list,
         **dict.fromkeys(("COUNT_IF", "COUNTIF"), _count_if),
+        **dict.fromkeys(("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT"), _count_distinct),
         "IFF": exp.If.from_arg_list,
         "EWMA": Ewma.from_arg_list,
         "DECAYED_SUM": DecayedSum.from_arg_list,
