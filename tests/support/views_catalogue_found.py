@@ -26,4 +26,10 @@ SELECT COUNT(DISTINCT w.n) AS c FROM (SELECT COUNT(*) AS n FROM r) w
 -- no_running_sum_over_a_key_of_the_row
 SELECT x.k FROM wide x
 WHERE x.k NOT IN (SELECT y.b FROM s y WHERE x.v >= y.b AND y.c < (SELECT COUNT(*) FROM wide z))
+-- grouping_sets_of_sums_of_doubles
+SELECT flag, SUM(x) AS s FROM u GROUP BY GROUPING SETS ((flag), ())
+-- all_rows_summed_beside_all_rows_averaged
+SELECT SUM(x) AS s FROM u UNION ALL SELECT AVG(y) FROM u
+-- groups_by_a_sum_of_doubles
+SELECT s, m, COUNT(*) AS n FROM (SELECT SUM(x) AS s, MIN(y) AS m FROM u) w GROUP BY s, m
 """

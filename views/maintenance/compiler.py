@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from orderbook.views.calculus import (
     NESTED,
+    Const,
     Exists,
     Extreme,
     Factor,
@@ -24,6 +25,7 @@ from orderbook.views.calculus import (
     product,
     relations,
     spend,
+    substitute,
     variable_set,
     with_body,
 )
@@ -201,6 +203,7 @@ class Compiler:
     def _initial(self, declaration: MapDeclaration) -> list[Statement]:
         """What the map holds before any event."""
         value = simplify(_at_first(declaration.definition), declaration.keys)
+        value = simplify(_with_zeros(value, frozenset(declaration.keys)), declaration.keys)
         if not value.terms:
             return []
         ordered = ordered_statement(value, frozenset())
@@ -296,6 +299,16 @@ def _at_first(poly: Poly) -> Poly:
     """The polynomial while there are no rows, which then reads none."""
     terms = (t for t in poly.terms if not any(_zero_at_first(f) for f in t))
     return Poly(tuple(tuple(map(_factor_at_first, term)) for term in terms))
+
+
+def _with_zeros(poly: Poly, keys: frozenset[Var]) -> Poly:
+    """The polynomial with 0 for what is lifted of no rows, so that no type is made of that."""
+    terms: list[Term] = []
+    for term in poly.terms:
+        zeros = {f.var for f in term if isinstance(f, Lift) and not f.body.terms} - keys
+        rest = tuple(f for f in term if not (isinstance(f, Lift) and f.var in zeros))
+        terms += substitute(Poly((rest,)), dict.fromkeys(zeros, Const(0))).terms
+    return Poly(tuple(terms))
 
 
 def _factor_at_first(factor: Factor) -> Factor:
