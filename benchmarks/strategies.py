@@ -25,12 +25,10 @@ from orderbook.views.library import packaged_views
 from orderbook.views.program import CompiledProgram
 
 from .hftbacktest_data import Market, hftbacktest_rows, read_market
-from .measure import CONSOLE, Case, Figures, Options, Stopwatch, interleaved, table
+from .measure import CONSOLE, Case, Figures, Options, Stopwatch, data_folder, interleaved, table
 
-# Where recordings lie, and a Python that has each of the other simulators.
-_DATA = "ORDERBOOK_DATA"
+# A Python that has each of the other simulators.
 _HFTBACKTEST, _NAUTILUS = "HFTBACKTEST_PYTHON", "NAUTILUS_PYTHON"
-_DEFAULT_DATA = Path(__file__).parents[2] / "shared" / "data"
 _RECORDING = "hftbacktest/usdm_btcusdt_20240808.gz"
 _QUICK = 100_000
 # Each way.
@@ -113,9 +111,9 @@ _CASES: dict[str, type[Strategy] | str | None] = {
 
 def strategies(options: Options) -> None:
     """CPU time of this thread, and of the others' own processes; events are levels and trades."""
-    path = Path(os.environ.get(_DATA, _DEFAULT_DATA)) / _RECORDING
+    path = data_folder() / _RECORDING
     if not path.exists():
-        CONSOLE.print(f"no {path}; {_DATA} names another folder")
+        CONSOLE.print(f"no {path}; ORDERBOOK_DATA names another folder")
         return
     market = read_market(path, "received")
     if options.quick:

@@ -1,6 +1,5 @@
 """What the detectors of views/surveillance find, with abuse that is known and without, and cost an event."""
 
-import os
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from orderbook.views.compilation import compile_views
 from orderbook.views.library import shipped_views
 from orderbook.views.program import CompiledProgram
 
-from .measure import CONSOLE, Case, Options, Stopwatch, interleaved, same, spread, table
+from .measure import CONSOLE, Case, Options, Stopwatch, data_folder, interleaved, same, spread, table
 from .surveillance_recall import (
     DETECTORS,
     PREFIX,
@@ -27,7 +26,6 @@ from .surveillance_recall import (
     recall_by_strength,
 )
 
-_DATA = Path(os.environ.get("ORDERBOOK_DATA", Path(__file__).parents[2] / "shared" / "data"))
 # NASDAQ's AMZN, a whole day, whose orders have ids.
 _RECORDING = "lobster/AMZN*message*"
 _BOOKS = "CREATE VIEW books AS SELECT venue, symbol, COUNT(*) AS n FROM book_states GROUP BY venue, symbol"
@@ -38,7 +36,7 @@ _ALONE, _TOGETHER = "books alone", "all together"
 def surveillance(options: Options) -> None:
     """Alerts an hour of each detector with its defaults, CPU ns an event of each and of all; and recall."""
     program = compile_views([PREFIX + name for name in DETECTORS])
-    found = sorted(_DATA.glob(_RECORDING))
+    found = sorted(data_folder().glob(_RECORDING))
     recorded = [_recorded(found[0], 20_000 if options.quick else None)] if found else []
     seeds = range(options.seed, options.seed + (1 if options.quick else 3))
     flow = [generated_day(seed, 6_000 if options.quick else 30_000) for seed in seeds]
@@ -59,9 +57,9 @@ def surveillance(options: Options) -> None:
 
 
 def _costs(options: Options) -> None:
-    found = sorted(_DATA.glob(_RECORDING))
+    found = sorted(data_folder().glob(_RECORDING))
     if not found:
-        CONSOLE.print(f"no recording {_RECORDING} in {_DATA}: nothing measured\n")
+        CONSOLE.print(f"no recording {_RECORDING} in {data_folder()}: nothing measured\n")
         return
     events, instruments = _recorded(found[0], 20_000 if options.quick else None)
     names = [name for name in shipped_views() if name.startswith("surveillance/")]

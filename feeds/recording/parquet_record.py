@@ -172,7 +172,9 @@ class RecordSource:
                 ):
                     events = np.empty(len(batch), EVENT)
                     for name in _FIELDS:
-                        events[name] = np.from_dlpack(batch.column(name))
+                        if (column := batch.column(name)).null_count:
+                            raise pa.ArrowInvalid(f"{name} is NULL in {column.null_count} rows")
+                        events[name] = np.from_dlpack(column)
                     events["instrument"] = indexes[events["instrument"]]
                     yield events
             except (pa.ArrowException, OSError, IndexError) as error:

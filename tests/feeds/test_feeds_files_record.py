@@ -165,3 +165,18 @@ def test_files_of_days_follow_each_other_by_time_and_not_by_name(tmp_path: Path)
     for text in (f"record:{tmp_path}", f"{tmp_path}/*.parquet"):
         (source,) = open_sources([text])
         assert np.concatenate(list(source)).tobytes() == np.concatenate([first, second]).tobytes()
+
+
+@pytest.mark.parametrize("name", ["price", "action"])
+def test_a_value_that_is_null_is_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "events.parquet"
+    with RecordWriter(path, Instruments([BTC])) as writer:
+        writer.write(random_events(6, 300, 1))
+    table = pq.read_table(path)
+    place = table.schema.get_field_index(name)
+    kind = table.schema.field(place).type
+    values = pa.array([None, *table.column(name).to_pylist()[1:]], kind)
+    spoilt = table.set_column(place, pa.field(name, kind), values)
+    pq.write_table(spoilt.replace_schema_metadata(table.schema.metadata), path)
+    with pytest.raises(SourceError, match=f"corrupt after event 0: {name} is NULL in 1 rows"):
+        list(RecordSource([path]))

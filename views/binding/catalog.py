@@ -291,8 +291,9 @@ def bind(
     view of the name `quotes` or `book_events`; `trades` are `numbered` where a view cannot do without. Views
     come after the views they read. Raises SqlError with file, line and column.
     """
+    binder = _CatalogBinder.of(texts, parameters or {}, instead)
     try:
-        return _CatalogBinder.of(texts, parameters or {}, instead).catalog()
+        return binder.catalog()
     except SqlError as error:
         # Keys that nothing needs are not carried along.
         for number_trades in (False, True):
