@@ -14,14 +14,12 @@ from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.strategies.compiled import CompiledMethods, RowThrottle
-from orderbook.strategies.execution.exchange_state import LAST
+from orderbook.strategies.execution.exchange_state import FIRST, LAST
 from orderbook.strategies.gated_engine import GatedEngine, RowCondition, load_row, save_row
 from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.strategy import Strategy, ViewWatch, timers_of, watches_of
 
 _MOST_TOLD = 1_024
-# Before all other times.
-_FIRST = -(2**63)
 
 
 class SavedThrottle(msgspec.Struct, frozen=True):
@@ -264,7 +262,7 @@ class RunnerClock:
         for timer in self._timers:
             periods = self._periods.get(timer.method)
             # The first message starts a timer.
-            found = min(found, _FIRST if periods is None else (periods + 1) * timer.period)
+            found = min(found, FIRST if periods is None else (periods + 1) * timer.period)
         for throttle in self._throttles.values():
             found = min(found, throttle.due_at)
         return found

@@ -208,15 +208,22 @@ class StrategyHost:
         self._settle()
 
     def stop(self) -> None:
-        """Calls `on_stop` of every strategy; what they order there still meets the books."""
+        """Calls `on_stop` of every strategy; what they order there still meets the books.
+
+        What is told before, what `on_stop` asks for and what comes of that are steps of their own.
+        """
         self.learn()
         for runner in self._runners:
             runner.started = False
             if runner.key is not None:
                 runner.stopped = self._last_time(runner)
-            runner.end()
-        self._settle()
+        self._end_orders()
+        self._next_step()
         self._all("on_stop")
+        self._end_orders()
+
+    def _end_orders(self) -> None:
+        self._next_step()
         for runner in self._runners:
             runner.end()
         self._settle()
@@ -385,8 +392,8 @@ class StrategyHost:
         self.step = (self.step | 1) + 1
 
     def wake_conditions(self) -> int:
-        """See MessageDispatcher."""
-        return self._audience.wake_conditions()
+        """See MessageDispatcher; what the log has asked for is done after its own message."""
+        return self._audience.wake_conditions(each=bool(self._replayed))
 
     def look_at_end(self, runner: Runner) -> None:
         """See Host."""

@@ -14,7 +14,7 @@ from orderbook.engine.runtime.live_view import Key
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instruments
-from orderbook.strategies.execution.exchange_state import LAST
+from orderbook.strategies.execution.exchange_state import FIRST, LAST
 from orderbook.strategies.execution.wake_conditions import WakeCondition, WakeConditions
 from orderbook.strategies.runner import Runner, key_place
 from orderbook.strategies.strategy import StrategyDefinition, ViewWatch, states_of, trades_of, watches_of
@@ -133,6 +133,8 @@ class MessageDispatcher:
         accounts = [runner.client.account for runner in self._everywhere]
         self._concerns = WakeConditions(len(instruments), accounts)
         self._dues = dict.fromkeys(runners, LAST)
+        # When a message of any instrument matters, and what compiled code has of that.
+        self._due = self._noted_due = LAST
         # Runners and instruments for which something else may matter than is noted.
         self._stirred: dict[Runner, None] = dict.fromkeys(runners)
         self._stale = set(range(len(instruments)))
@@ -203,20 +205,24 @@ class MessageDispatcher:
         for runner in told:
             self.stir(runner)
 
-    def wake_conditions(self) -> int:
+    def wake_conditions(self, each: bool = False) -> int:
         """Where the conditions lie, as they are now, by which compiled code finds the next message that a
-        client or a strategy is to be told of; see WakeConditions."""
+        client or a strategy is to be told of; see WakeConditions. each: that is every message."""
         for runner in self._stirred:
             due = min(runner.clock.due_at, runner.client.due)
             if due != self._dues[runner]:
                 self._dues[runner] = due
                 if runner.key is None:
-                    self._concerns.note_due(min(self._dues[one] for one in self._everywhere))
+                    self._due = min(self._dues[one] for one in self._everywhere)
                 else:
                     self._stale.update(self._own[runner])
             self._stale.update(runner.client.stirred)
             runner.client.stirred.clear()
         self._stirred.clear()
+        due = FIRST if each else self._due
+        if due != self._noted_due:
+            self._noted_due = due
+            self._concerns.note_due(due)
         for index in self._stale:
             self._concerns.note(index, self._concern(index))
         self._stale.clear()

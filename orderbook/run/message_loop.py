@@ -508,9 +508,12 @@ class MessageLoop:
         """A message is told to strategies; their orders have followed it."""
         words, host = self._words, self._feed.host
         self._reach()
+        step = host.step
         host.called(words[_NOW])
         self._finish()
         self._reach()
+        # It has ended, and the loop counts the next one already.
+        host.step = step
         host.followed(self._events[words[_FIRST] : words[_END]])
 
     def _attend(self) -> None:

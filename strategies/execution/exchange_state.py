@@ -171,6 +171,8 @@ ACCOUNT = np.dtype(
     ]
 )
 LAST = 2**63 - 1
+# Before all other times.
+FIRST = -(2**63)
 # What is ahead of what leaves a level of an L2 book; see `queue_position`.
 QUEUES = ("back", "proportional", "power", "power2", "power3", "log", "log2", "square")
 BACK, PROPORTIONAL, POWER, POWER_2, POWER_3, LOG, LOG_2, SQUARE = range(8)

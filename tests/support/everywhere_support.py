@@ -242,8 +242,25 @@ def write_flow(
     apart: bool = False,
     resting: int = 60,
 ) -> list[Path]:
-    """Generated events, the receipt of which wavers, of books that are lost now and then, as one record file
-    or one for each symbol of each venue. events: of a venue."""
+    """A `flow` as one record file, or one for each symbol of each venue."""
+    instruments, messages = flow(events, symbols, seed, venues, resting)
+    whole = np.concatenate(messages)
+    if not apart:
+        _write(path, whole, instruments)
+        return [path]
+    path.mkdir()
+    for index, one in enumerate(instruments):
+        own = whole[whole["instrument"] == index].copy()
+        own["instrument"] = 0
+        _write(path / f"{one.symbol}-{one.venue}.parquet", own, [one])
+    return sorted(path.iterdir())
+
+
+def flow(
+    events: int, symbols: int, seed: int, venues: int, resting: int
+) -> tuple[list[Instrument], list[np.ndarray]]:
+    """Instruments, and generated messages of theirs, the receipt of which wavers, of books that are lost now
+    and then. events: of a venue."""
     known = synthetic_instruments(symbols)
     instruments = [replace(one, venue=f"{one.venue}{venue}") for venue in range(venues) for one in known]
     random = np.random.default_rng(seed)
@@ -258,17 +275,8 @@ def write_flow(
         if number > 20 and random.random() < 0.01:
             time = int(part["exchange_time"][-1])
             state = random.choice([BookState.STALE, BookState.SYNCING])
-            made += [_state(part, state, time), _state(part, BookState.VALID, time + 4_000_000)]
-    flow = np.concatenate(made)
-    if not apart:
-        _write(path, flow, instruments)
-        return [path]
-    path.mkdir()
-    for index, one in enumerate(instruments):
-        own = flow[flow["instrument"] == index].copy()
-        own["instrument"] = 0
-        _write(path / f"{one.symbol}-{one.venue}.parquet", own, [one])
-    return sorted(path.iterdir())
+            made += [state_of(part, state, time), state_of(part, BookState.VALID, time + 4_000_000)]
+    return instruments, made
 
 
 def _messages(events: int, symbols: int, resting: int, seed: int, venue: int) -> list[np.ndarray]:
@@ -296,7 +304,8 @@ def write_cut(source: Path, path: Path, events: int, symbol: str | None = None) 
     return path
 
 
-def _state(part: np.ndarray, state: BookState, time: int) -> np.ndarray:
+def state_of(part: np.ndarray, state: BookState, time: int) -> np.ndarray:
+    """A message by which the book of another one has a state from a time at the exchange on, ns."""
     event = np.zeros(1, EVENT)
     event["instrument"], event["action"], event["side"] = part["instrument"][0], Action.STATE, Side.NONE
     event["volume"], event["flags"], event["exchange_time"] = state, Flag.LAST, time

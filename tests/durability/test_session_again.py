@@ -1,0 +1,139 @@
+"""A session, its log applied again with nobody called, and the backtest of its log: the same to the last
+digit, however messages came together, and wherever processes were killed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from session_again import SIMULATIONS, STRATEGIES, Sessions, Told, received
+from strategy_support import INSTRUMENTS, Row, ask, bid, events, gone, state
+
+from orderbook.durability.durable_run import DurableRun
+from orderbook.engine.runtime.subscriptions import ViewEvent
+from orderbook.market.events import BookState, Side
+from orderbook.strategies.execution.account import Fill
+from orderbook.strategies.execution.client import LoggedRequest
+from orderbook.strategies.strategy import Strategy, on_timer, on_view
+
+MILLISECOND = 10**6
+HELD = """
+CREATE STRATEGY held WITH (min_life = '5ms') AS
+SELECT venue, symbol, 'buy' AS side, bid AS price, 1 AS volume FROM touch WHERE venue = 'X';
+"""
+VALID = [state(BookState.VALID, index) for index in range(len(INSTRUMENTS))]
+
+
+def check(expected: Told, found: Told) -> None:
+    for name in dict.fromkeys(one["instance"] for one in expected.orders):
+        for own, other in ((expected.orders, found.orders), (expected.fills, found.fills)):
+            told, again = ([one for one in rows if one["instance"] == name] for rows in (own, other))
+            assert again == told
+    assert (len(found.orders), len(found.fills)) == (len(expected.orders), len(expected.fills))
+    assert found.money() == expected.money()
+
+
+def checked(
+    sessions: Sessions,
+    parts: Sequence[Sequence[Any]],
+    folder: Path,
+    every: int,
+    known: Any = INSTRUMENTS,
+) -> Told:
+    """What became of the orders of a session, which is what its log has."""
+    told = sessions.run(parts, known, every)
+    check(told, sessions.again())
+    check(told, sessions.backtested(folder))
+    return told
+
+
+@pytest.mark.parametrize(("simulation", "processes"), [("at once", 3), ("constant", 1), ("drawn", 4)])
+@pytest.mark.parametrize("strategies", list(STRATEGIES))
+def test_all_are_equal(
+    tmp_path: Path, sample_seed: int, strategies: str, simulation: str, processes: int
+) -> None:
+    sessions = Sessions(tmp_path, STRATEGIES[strategies], SIMULATIONS[simulation])
+    instruments, parts = received(sample_seed + processes, 1_500, processes)
+    told = checked(sessions, parts, tmp_path / "job", 40, instruments)
+    assert len(told.orders) > 200 and len(told.fills) > 20
+
+
+def item(*messages: tuple[int, Sequence[Row]]) -> np.ndarray:
+    """Messages that are received together, each with its time, ms."""
+    return np.concatenate([events(rows, time * MILLISECOND) for time, rows in messages])
+
+
+BOOK = item((1, [bid(1, 100, 50), ask(2, 110, 50)]), (2, VALID))
+
+
+class Asks(Strategy):
+    """Asks for something at each change of the touch, and at each of its times."""
+
+    @on_view("touch", fire="change")
+    def moved(self, event: ViewEvent) -> None:
+        """Python is called for a message that nobody waits for."""
+        self.buy("AAA", "0.1", "0.5")
+
+    @on_timer("10ms")
+    def often(self) -> None:
+        """Python is told of a message that somebody waits for."""
+        self.buy("AAA", "0.1", "0.6")
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "numba"])
+def test_a_request_is_logged_with_the_step_of_its_message(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[tuple[str | None, int]] = []
+
+    def request(run: DurableRun, one: LoggedRequest) -> None:
+        logged.append((one.price, one.step))
+
+    monkeypatch.setattr(DurableRun, "request", request)
+    quiet = [ask(50, 200, 1)]
+    moves = item((11, quiet), (12, quiet), (13, [bid(3, 101, 5)]), (21, quiet), (31, [gone(Side.BID, 3)]))
+    Sessions(tmp_path, ["test_session_again:Asks"], "", backend).run([[BOOK, moves]], INSTRUMENTS)
+    # The second of BOOK starts the timer. Steps are two for each message.
+    assert logged[1:] == [("0.6", 2), ("0.5", 6), ("0.6", 8), ("0.5", 10), ("0.6", 10)]
+
+
+def test_what_min_life_holds_back_is_done_again_right_after_its_message(tmp_path: Path) -> None:
+    moves = item(
+        (10, [bid(3, 101, 5)]), (12, [bid(4, 102, 5)]), (16, [ask(50, 200, 1)]), (30, [ask(51, 200, 1)])
+    )
+    told = checked(Sessions(tmp_path, ["held"], "", sql=HELD), [[BOOK, moves]], tmp_path / "job", 9)
+    assert [(one["ts"] // MILLISECOND, float(one["price"])) for one in told.orders[:3]] == [
+        (2, 1.0), (10, 1.01), (16, 1.02),
+    ]  # fmt: skip
+
+
+class Answers(Strategy):
+    """Answers what it is told when it is about to end, and orders at its end."""
+
+    def on_start(self) -> None:
+        self.count = 0
+
+    @on_timer("10ms")
+    def often(self) -> None:
+        """Takes once."""
+        if not self.count:
+            self.buy("AAA", "0.1")
+        self.count += 1
+
+    def on_fill(self, fill: Fill) -> None:
+        """An order that never arrives."""
+        self.sell("AAA", "0.1", "3")
+
+    def on_stop(self) -> None:
+        self.buy("AAA", "0.2", "0.5")
+
+
+def test_what_is_asked_for_at_the_end_comes_after_what_was_told_before(tmp_path: Path) -> None:
+    simulation = 'order_latency = "1ms"\nresponse_latency = "1s"'
+    sessions = Sessions(tmp_path, ["test_session_again:Answers"], simulation)
+    moves = item((15, [ask(50, 200, 1)]), (30, [ask(51, 200, 1)]))
+    told = checked(sessions, [[BOOK, moves]], tmp_path / "job", 9)
+    assert [(one["id"], one["status"]) for one in told.orders] == [
+        (1, "sent"), (1, "filled"), (2, "sent"), (3, "sent"), (2, "cancelled"), (3, "cancelled"),
+    ]  # fmt: skip
