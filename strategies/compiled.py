@@ -281,6 +281,18 @@ class CompiledMethods:
         for order_id in order_ids:
             desk.note_open(self.address, order_id, 0, 0, 0, 0, 0)
 
+    def note_asked(self, prices: Mapping[int, int]) -> None:
+        """Orders that are open were asked for at these prices last, 1e-8, by what is not called again."""
+        for order_id, price in prices.items():
+            desk.note_asked(self.address, order_id, price)
+
+    @property
+    def asked(self) -> dict[int, int]:
+        """At what prices orders that are open were asked for last, 1e-8; market orders at desk.MARKET."""
+        address, count = int(self.row["open"]), int(self.row["open_count"])
+        held = (ctypes.c_char * (desk.OPEN.itemsize * count)).from_address(address).raw if count else b""
+        return dict(np.frombuffer(held, desk.OPEN)[["id", "price"]].tolist())
+
     def throttle(self, watch: int, every: int, method: str, view: str, index: int) -> "RowThrottle":
         """The state of a row of a watch that is looked at once in a while: that of an instrument, below 0 of
         none."""

@@ -146,13 +146,15 @@ class Host(Protocol):
 
 class SavedRunner(msgspec.Struct, frozen=True):
     """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, its
-    clock, and whether it had been started, and not stopped."""
+    clock, whether it had been started, and not stopped, and at what prices its compiled methods have asked
+    for open orders, 1e-8."""
 
     failed: bool
     counts: tuple[int, int, int, int]
     account: SavedAccount
     clock: SavedClock
     started: bool = True
+    asked: dict[int, int] = {}
 
 
 def identity_of(strategy: str, key: str | None) -> str:
@@ -652,6 +654,8 @@ class Runner:
                 self.orders = max(self.orders, request.id + exits)
                 self._place(request)
             case "modify" if self._host.halted is None:
+                if self._host.silent and self.compiled is not None and request.price is not None:
+                    self.compiled.note_asked({request.id: fixed(Decimal(request.price))})
                 stop = None if request.terms is None else request.terms.stop
                 self._publish(self.client.modify(request.id, request.volume, request.price, self.now, stop))
             case "cancel":
@@ -890,7 +894,8 @@ class Runner:
         """Everything but what the strategy itself knows."""
         counts = (self.callbacks, self.orders, self.refused, self.fills)
         failed = self._strategy is None and not self._unloaded
-        return SavedRunner(failed, counts, self.client.save(), self.clock.save(), self.started)
+        asked = {} if self.compiled is None else self.compiled.asked
+        return SavedRunner(failed, counts, self.client.save(), self.clock.save(), self.started, asked)
 
     def load(self, saved: SavedRunner, indexes: Sequence[int], views: Collection[str] | None = None) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run, `views` as in RunnerClock."""
@@ -905,6 +910,9 @@ class Runner:
             self.compiled.orders = self.orders
             for index, row in saved.account.known:
                 self.compiled.told(row, indexes[index])
+            for order in (one for venue in saved.account.venues.values() for one in venue.orders):
+                self.compiled.told(order.row, self._index_of(order.row.venue, order.row.symbol))
+            self.compiled.note_asked(saved.asked)
         self.clock.load(saved.clock, views)
         if saved.failed:
             self._disable()

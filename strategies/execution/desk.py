@@ -234,15 +234,20 @@ def sell(
 
 
 @jit()
+def _ask_price(desk: Record, order_id: int, price: int) -> None:
+    place = opened(desk, order_id)
+    if place != 0 and price != MARKET and open_at(place).market == 0:
+        open_at(place).price = price
+
+
+@jit()
 def modify(
     self: Record, order_id: int, volume: int = UNCHANGED, price: int = MARKET, stop: int = MARKET
 ) -> None:
     """See `Strategy.modify`."""
     request = _asked(self, MODIFY, order_id)
     request.volume, request.price, request.stop = volume, price, stop
-    place = opened(self, order_id)
-    if place != 0 and price != MARKET and open_at(place).market == 0:
-        open_at(place).price = price
+    _ask_price(self, order_id, price)
 
 
 @jit()
@@ -309,6 +314,13 @@ def note_open(
         _open(desk, order_id, instrument, side, price)
     elif refused and price != MARKET:
         open_at(found).price = price
+    return 0
+
+
+@called_with("iii")
+def note_asked(desk: int, order_id: int, price: int) -> int:
+    """An order was asked for at a price, by what nobody calls again."""
+    _ask_price(desk_at(desk), order_id, price)
     return 0
 
 

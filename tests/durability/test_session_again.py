@@ -15,9 +15,10 @@ from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.events import BookState, Side
 from orderbook.strategies.execution.account import Fill
 from orderbook.strategies.execution.client import LoggedRequest
-from orderbook.strategies.strategy import Strategy, on_timer, on_view
+from orderbook.strategies.strategy import Strategy, compiled, on_timer, on_view
 
 MILLISECOND = 10**6
+LATE = 'order_latency = "40ms"\nresponse_latency = "1ms"'
 HELD = """
 CREATE STRATEGY held WITH (min_life = '5ms') AS
 SELECT venue, symbol, 'buy' AS side, bid AS price, 1 AS volume FROM touch WHERE venue = 'X';
@@ -105,6 +106,33 @@ def test_what_min_life_holds_back_is_done_again_right_after_its_message(tmp_path
     told = checked(Sessions(tmp_path, ["held"], "", sql=HELD), [[BOOK, moves]], tmp_path / "job", 9)
     assert [(one["ts"] // MILLISECOND, float(one["price"])) for one in told.orders[:3]] == [
         (2, 1.0), (10, 1.01), (16, 1.02),
+    ]  # fmt: skip
+
+
+class Follows(Strategy):
+    """Rests at the best bid, and asks for another price only where it has not asked for that."""
+
+    order: int = 0
+
+    @on_view("touch", fire="change")
+    @compiled
+    def moved(self: Any, row: Any) -> None:
+        """The touch has changed."""
+        if self.order == 0:
+            self.order = self.buy(self.lot, row.bid, post_only=True)
+        elif self.open_price(self.order) != row.bid:
+            self.modify(self.order, price=row.bid)
+
+
+@pytest.mark.parametrize("every", [1, 9])
+def test_the_price_that_was_asked_for_last_is_known_after_a_crash(tmp_path: Path, every: int) -> None:
+    sessions = Sessions(tmp_path, ["test_session_again:Follows"], LATE)
+    # One of another book tells that it rests.
+    rests, asked = item((60, [ask(50, 200, 1)]), (70, VALID)), item((80, [bid(3, 101, 5)]))
+    again = item((90, [bid(4, 101, 5)]), (200, [ask(52, 200, 1)]), (300, [ask(53, 200, 1)]))
+    told = checked(sessions, [[BOOK, rests, asked], [again]], tmp_path / "job", every)
+    assert [(float(one["price"]), one["status"]) for one in told.orders] == [
+        (1.0, "sent"), (1.0, "resting"), (1.01, "resting"),
     ]  # fmt: skip
 
 
