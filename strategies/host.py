@@ -182,6 +182,11 @@ class StrategyHost:
         return bool(self._runners)
 
     @property
+    def forgetful(self) -> set[str]:
+        """The names of strategies without `on_save`."""
+        return {runner.name for runner in self._runners if runner.forgets}
+
+    @property
     def calls(self) -> int:
         """Calls of any method of a strategy in this process."""
         self.learn()

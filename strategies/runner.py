@@ -498,6 +498,11 @@ class Runner:
             self._strategy.know_rows()
 
     @property
+    def forgets(self) -> bool:
+        """Whether what its class knows ends with the process, where it knows anything."""
+        return self.compiled is None and self._kind.on_save is Strategy.on_save
+
+    @property
     def alive(self) -> bool:
         """Whether its methods are called."""
         return self._strategy is not None

@@ -141,6 +141,7 @@ class _Session:
     def __init__(self) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {"orders": [], "fills": []}
         self.summaries: tuple[StrategySummary, ...] = ()
+        self.forgetful: set[str] = set()
 
     def note(self, runner: Runner, update: OrderUpdate) -> None:
         """An order has changed."""
@@ -150,7 +151,7 @@ class _Session:
 
     def differences(self, name: str, other: str, job: Job) -> tuple[list[str], bool]:
         """Lines that say in what a job differs, and whether it does in nothing."""
-        lines, alike = list[str](), True
+        lines, alike, others = list[str](), True, set[str]()
         for what, dataset, found in (
             ("changes of orders", "orders", job.order_changes()),
             ("fills", "fills", job.fills()),
@@ -165,6 +166,11 @@ class _Session:
             apart = difference(own, plain)
             alike = alike and apart.first.is_empty() and apart.second.is_empty()
             lines += difference_lines(what, (name, other), apart)
+            others.update(*(rows["strategy"] for rows in (apart.first, apart.second)))
+        lines += [
+            f"{one} has no on_save: what it knew ended with each process of the session, not in the backtest"
+            for one in sorted(others & self.forgetful)
+        ]
         report = report_of(job)
         made: dict[tuple[str | None, ...], _Money] = {
             (one.strategy, one.venue, one.symbol): (one.position, one.fees, one.profit)
@@ -202,7 +208,8 @@ def _session(configuration: Configuration) -> _Session:
     past, session = open_past_run(configuration, (0, 0, 0)), _Session()
     past.pipeline.host.observe_orders(session.note)
     past.go_to((LAST, LAST, LAST))
-    session.summaries = past.pipeline.host.summary()
+    host = past.pipeline.host
+    session.summaries, session.forgetful = host.summary(), host.forgetful
     return session
 
 

@@ -32,7 +32,7 @@ from orderbook.strategies.execution.venue_model import (
     VenueFees,
 )
 from orderbook.strategies.gated_engine import GatedEngine
-from orderbook.strategies.strategy import StrategyDefinition
+from orderbook.strategies.strategy import Strategy, StrategyDefinition
 from orderbook.views.compilation import compile_views
 
 FEES = VenueFees(maker=Decimal("-0.5"), taker=Decimal(3))
@@ -128,20 +128,19 @@ def test_a_log_stands_alone_and_whole(tmp_path: Path) -> None:
     assert status_of([*arguments, "--out", str(tmp_path / "job")]) == 2
 
 
-def test_compare_says_in_what_a_backtest_differs_from_its_session(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def traded(folder: Path) -> tuple[list[Any], list[Any], Path, Job]:
+    """A session that was killed once: what became of its orders, its configuration, and its backtest."""
     orders, fills, received = ORDERS(), FILLS(), items(3, 500)
-    for number, (start, end) in enumerate(((0, 200), (200, 500))):
-        with session(tmp_path / "log", orders, fills) as (_, run):
+    for number, (start, end) in enumerate(((0, 40), (40, 500))):
+        with session(folder / "log", orders, fills) as (_, run):
             feed(run, received[start:end])
             if number:
                 run.stop()
-    (tmp_path / "views.sql").write_text(SQL)
-    config = tmp_path / "run.toml"
+    (folder / "views.sql").write_text(SQL)
+    config = folder / "run.toml"
     config.write_text(f"""
 [run]
-views = ["{tmp_path / "views.sql"}"]
+views = ["{folder / "views.sql"}"]
 strategies = ["durable_support:Trader"]
 backend = "interpreter"
 [log]
@@ -151,7 +150,13 @@ order_latency = "2ms"
 response_latency = ["1ms", "4ms"]
 fees = {{ maker = -0.5, taker = 3 }}
 """)
-    job, _ = job_of(tmp_path / "job", tmp_path / "log")
+    return orders, fills, config, job_of(folder / "job", folder / "log")[0]
+
+
+def test_compare_says_in_what_a_backtest_differs_from_its_session(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders, fills, config, job = traded(tmp_path)
     given = ["compare", f"log:{tmp_path / 'log'}", str(job.folder), "--config", str(config)]
     assert status_of(given) == 0
     told = capsys.readouterr().out
@@ -168,3 +173,12 @@ fees = {{ maker = -0.5, taker = 3 }}
     assert f"money: Trader {fills[0]['venue']}" in told and "fees and profit are equal in 0 of" in told
     assert status_of([*given[:1], given[2], given[1]]) == 2
     assert "a log in the first place" in capsys.readouterr().err
+
+
+def test_compare_names_strategies_that_forget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Trader, "on_save", Strategy.on_save)
+    *_, config, job = traded(tmp_path)
+    assert status_of(["compare", f"log:{tmp_path / 'log'}", str(job.folder), "--config", str(config)]) == 1
+    assert "\nTrader has no on_save: what it knew ended with each process" in capsys.readouterr().out
