@@ -1,7 +1,7 @@
 # make setup | run [DURATION=seconds] [CONFIG=file] | test | test-most | test-optimised | test-spark | test-fast [ROOM=folder] |
 #      test-browser | test-exhaustive [SEED=n] [COUNT=n] | test-frames [SEED=n] [COUNT=n] |
 #      lint | clean | bench | bench-spark | bench-monitor | soak [SECONDS=n] [RATE=messages a second] |
-#      reconcile [SECONDS=n]
+#      reconcile [SECONDS=n] [LATENCY=drawn|constant]
 SHELL := /bin/sh
 BIN := .venv/bin
 # Tests call make themselves, without the jobs of the make that runs them; processes share what Python compiles.
@@ -12,6 +12,7 @@ SEED ?= 1
 COUNT ?= 1000
 SECONDS ?= 600
 RATE ?= 50000
+LATENCY ?= drawn
 # Where optimising may go wrong, so code is as users have it; the others' code is not optimised.
 OPTIMISED := core engine/test_maps_*.py engine/test_generated_code.py engine/test_recorded_watches.py \
 	feeds/test_wire_[lt]*.py run/test_message_loop.py strategies/test_queue_loop.py
@@ -103,7 +104,7 @@ soak: $(STAMP)
 	@$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE)
 
 reconcile: $(STAMP)
-	@$(BIN)/python -m benchmarks.reconciliation --seconds $(SECONDS)
+	@$(BIN)/python -m benchmarks.reconciliation --seconds $(SECONDS) --latency $(LATENCY)
 
 clean:
 	@rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info

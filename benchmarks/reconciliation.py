@@ -1,11 +1,11 @@
 """A live session that is killed and started again, and then the backtest of its log: nothing may differ.
 
-    python -m benchmarks.reconciliation [--seconds 600] [--restarts 4]
+    python -m benchmarks.reconciliation [--seconds 600] [--restarts 4] [--latency drawn]
 
-The shipped strategies, in Python, compiled and in SQL, trade with latencies and fees on the exchange on
-loopback, whose books are lost with every start. Every other process is killed without warning, the rest are
-interrupted. What the last process said of orders, fills and money is compared digit by digit with the
-backtest's, then every change of an order and every fill by `orderbook compare log:FOLDER JOB`.
+The shipped strategies, in Python, compiled and in SQL, trade with latencies, drawn or constant, and fees on
+the exchange on loopback, whose books are lost with every start. Every other process is killed without
+warning, the rest are interrupted. What the last process said of orders, fills and money is compared digit by
+digit with the backtest's, then every change of an order and every fill by `orderbook compare log:FOLDER JOB`.
 Fails where anything differs, or nothing was traded.
 """
 
@@ -42,8 +42,7 @@ folder = "log"
 keep_log = true
 checkpoint_interval = "5s"
 [simulation]
-order_latency = {{ median = "3ms", sigma = 0.5 }}
-response_latency = ["1ms", "4ms"]
+{latency}
 feed_latency = "1ms"
 fees = {{ maker = -0.5, taker = 3 }}
 [strategies.sobi_band]
@@ -56,6 +55,10 @@ quote_volume = 0.1
 [monitor]
 enabled = false
 """
+_LATENCIES = {
+    "drawn": 'order_latency = { median = "3ms", sigma = 0.5 }\nresponse_latency = ["1ms", "4ms"]',
+    "constant": 'order_latency = "3ms"\nresponse_latency = "2ms"',
+}
 _COMMAND = (sys.executable, "-m", "orderbook.command_line")
 # Seconds in which a process has compiled what it runs.
 _START = 300.0
@@ -66,21 +69,24 @@ def main(
     restarts: int = typer.Option(4, help="How often a process ends and another goes on."),
     rate: float = typer.Option(500.0, help="Events a second."),
     seed: int = typer.Option(1, help="Of the flow."),
+    latency: str = typer.Option("drawn", help="Of orders and responses: drawn or constant."),
 ) -> None:
     """Trade live for a while, and compare the backtest of the log with the session."""
     with tempfile.TemporaryDirectory() as folder:
-        found = list(reconciled(Path(folder), seconds, restarts, rate, seed))
+        found = list(reconciled(Path(folder), seconds, restarts, rate, seed, _LATENCIES[latency]))
     for line in found:
         print(line)
     if found:
         raise typer.Exit(1)
 
 
-def reconciled(folder: Path, seconds: float, restarts: int, rate: float, seed: int) -> Iterator[str]:
+def reconciled(
+    folder: Path, seconds: float, restarts: int, rate: float, seed: int, latency: str
+) -> Iterator[str]:
     """Lines that say in what a session and the backtest of its log differ."""
     config = folder / "run.toml"
     strategies = json.dumps(_STRATEGIES)
-    config.write_text(_CONFIGURATION.format(strategies=strategies, seed=seed, rate=rate))
+    config.write_text(_CONFIGURATION.format(strategies=strategies, seed=seed, rate=rate, latency=latency))
     log, job, said = f"log:{folder / 'log'}", str(folder / "job"), dict[str, Any]()
     for number in range(restarts + 1):
         # The last one ends in order, and says what became of everything.

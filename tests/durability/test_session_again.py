@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from session_again import SIMULATIONS, STRATEGIES, Sessions, Told, received
-from strategy_support import INSTRUMENTS, Row, ask, bid, events, gone, state
+from strategy_support import INSTRUMENTS, Market, Row, ask, bid, events, gone, state
 
 from orderbook.durability.durable_run import DurableRun
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.events import BookState, Side
 from orderbook.strategies.execution.account import Fill
 from orderbook.strategies.execution.client import LoggedRequest
+from orderbook.strategies.execution.venue_model import TradingOptions
+from orderbook.strategies.execution.venue_reports import Opened, Ready, ReportItem, Rules
 from orderbook.strategies.strategy import Strategy, compiled, on_timer, on_view
+from orderbook.views.library import packaged_views
 
 MILLISECOND = 10**6
 LATE = 'order_latency = "40ms"\nresponse_latency = "1ms"'
@@ -134,6 +137,35 @@ def test_the_price_that_was_asked_for_last_is_known_after_a_crash(tmp_path: Path
     assert [(float(one["price"]), one["status"]) for one in told.orders] == [
         (1.0, "sent"), (1.0, "resting"), (1.01, "resting"),
     ]  # fmt: skip
+
+
+class Requested:
+    """A log that keeps requests."""
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+
+    def request(self, request: LoggedRequest) -> None:
+        self.kinds.append(request.kind)
+
+
+def test_an_order_at_a_venue_is_open_after_a_checkpoint() -> None:
+    sql, book = (packaged_views() / "touch.sql").read_text(), [bid(1, 100, 50), ask(2, 110, 50)]
+    markets = [Market(Follows, sql=sql, trading=TradingOptions(gateways=("X",))) for _ in range(2)]
+    log = Requested()
+    for number, market in enumerate(markets):
+        market.host.log_to(log)
+        if number:
+            before = markets[0].host
+            market.host.load(before.save(), range(len(INSTRUMENTS)))
+            market.host.restore_states(before.take_states())
+        else:
+            ready = [Opened("s"), Rules("aaa", "0.01", "0.1"), Ready()]
+            market.host.take(ReportItem("X", 1, ready))
+        market.open(*book)
+    assert log.kinds == ["order"]
+    markets[1].send(bid(3, 101, 5))
+    assert log.kinds == ["order", "modify"]
 
 
 class Answers(Strategy):
