@@ -11,7 +11,8 @@ import argparse
 import random
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -116,23 +117,40 @@ def stream(entry: Entry, program: Program, generator: random.Random, length: int
     return list(changes(steps, generator.randrange(2**16)))
 
 
-def check(entry: Entry, seed: int, length: int, materialize: str = "full") -> int:
-    """Compares both runtimes on one stream; how many times they were compared."""
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a program has on a stream in the interpreter: the views' rows by event, map sizes at last."""
+
+    steps: Sequence[tuple[Sequence[Change], Mapping[str, list[Row]]]]
+    map_sizes: Mapping[str, int]
+
+
+def interpreted(entry: Entry, seed: int, length: int, materialize: str = "full") -> History:
+    """The history that `check` compares generated code with."""
     program = program_of(entry, materialize)
-    generator = random.Random(f"{entry.name} {seed}")
-    expected, found = InterpreterRuntime(program), GeneratedRuntime(program, watched=True)
-    compared = 0
-    for event in [[], *stream(entry, program, generator, length)]:
+    interpreter, steps = InterpreterRuntime(program), []
+    for event in [[], *stream(entry, program, random.Random(f"{entry.name} {seed}"), length)]:
         for relation, insert, row in event:
-            expected.change(relation, insert, row)
+            interpreter.change(relation, insert, row)
+        steps.append((event, {view.name: interpreter.rows(view.name) for view in program.results}))
+    return History(steps, interpreter.map_sizes())
+
+
+def check(
+    entry: Entry, seed: int, length: int, materialize: str = "full", history: History | None = None
+) -> int:
+    """Compares both runtimes on one stream, whose history may be given; how many times they were compared."""
+    history = history or interpreted(entry, seed, length, materialize)
+    found, compared = GeneratedRuntime(program_of(entry, materialize), watched=True), 0
+    for event, expected in history.steps:
         found.event(event)
-        for result in program.results:
-            wrong = difference(expected.rows(result.name), found.rows(result.name))
-            assert wrong is None, f"view {result.name} after {event}: {wrong}"
+        for name, rows in expected.items():
+            wrong = difference(rows, found.rows(name))
+            assert wrong is None, f"view {name} after {event}: {wrong}"
             compared += 1
         wrong = found.rows_not_told()
         assert not wrong, f"after {event}: {wrong}"
-    for name, size in expected.map_sizes().items():
+    for name, size in history.map_sizes.items():
         assert bool(size) == bool(found.map_sizes()[name]), (
             f"map {name}: {size} entries, generated has others"
         )

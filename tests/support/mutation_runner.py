@@ -18,12 +18,13 @@ import re
 import signal
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 from unittest.mock import patch
 
-from generated_runner import check
+from generated_runner import History, check, interpreted
 from views_catalogue import CATALOGUE, Entry
 
 from orderbook.core.generated_code import publish_text
@@ -91,6 +92,7 @@ NAMED = (
 # How many rows are listed at a time: as many as there are room for.
 UNSEEN = ("rows",)
 SECONDS = 20
+LENGTH = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +131,22 @@ def _flips(entry: Entry, kind: str, text: str) -> Iterator[tuple[tuple[str, str]
 
 def found_out(mutant: Mutant, seeds: int = 3) -> bool:
     """Whether a check of the mutant's view fails; in a process of its own, which may crash or not end."""
+    histories = [_history(mutant.entry.name, seed) for seed in range(seeds)]
     child = os.fork()
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         signal.alarm(SECONDS)
-        os._exit(_checked(mutant, seeds))
+        os._exit(_checked(mutant, histories))
     return os.waitpid(child, 0)[1] != 0
 
 
-def _checked(mutant: Mutant, seeds: int) -> int:
+@cache
+def _history(name: str, seed: int) -> History:
+    """Once for all mutants of an entry."""
+    return interpreted(next(entry for entry in CATALOGUE if entry.name == name), seed, LENGTH)
+
+
+def _checked(mutant: Mutant, histories: Sequence[History]) -> int:
     def mutated(kind: str, text: str) -> ModuleType:
         if kind == mutant.kind:
             text = text[: mutant.at] + mutant.text + text[mutant.at + mutant.count :]
@@ -145,8 +154,8 @@ def _checked(mutant: Mutant, seeds: int) -> int:
 
     with patch.object(numba_runtime, "publish_text", mutated):
         try:
-            for seed in range(seeds):
-                check(mutant.entry, seed, 40)
+            for seed, history in enumerate(histories):
+                check(mutant.entry, seed, LENGTH, history=history)
         except Exception:
             return 1
     return 0
