@@ -46,6 +46,9 @@ class Oracle:
         self._connection.execute(f"CREATE SCHEMA {schema}; USE {schema}")
         self.columns: dict[str, tuple[str, ...]] = {}
         self.views: list[str] = []
+        # By relation: how many rows it was ever given, as DuckDB numbers them; and which of them a row is.
+        self._given: dict[str, int] = {}
+        self._places: dict[str, dict[Row, list[int]]] = {}
         for statement in _statements(sql):
             self._declare(statement, parameters or {})
 
@@ -77,19 +80,26 @@ class Oracle:
     def insert(self, relation: str, row: Row) -> None:
         """Adds one copy of a row."""
         self._connection.execute(f'INSERT INTO "{relation}" VALUES ({", ".join("?" * len(row))})', row)
+        place = self._given.get(relation, 0)
+        self._given[relation] = place + 1
+        self._places.setdefault(relation, {}).setdefault(row, []).append(place)
 
     def delete(self, relation: str, row: Row) -> None:
         """Removes exactly one copy of a row; raises LookupError where there is none."""
-        equal = " AND ".join(f'"{c}" IS NOT DISTINCT FROM ?' for c in self.columns[relation])
-        one = f'SELECT min(rowid) FROM "{relation}" WHERE {equal}'
-        deleted = self._connection.execute(f'DELETE FROM "{relation}" WHERE rowid = ({one})', row).fetchone()
-        if deleted != (1,):
+        places = self._places.get(relation, {}).get(row)
+        if not places:
             raise LookupError(f"{relation} has no row {row}")
+        # To look for it by its values takes twice as long.
+        place = f'DELETE FROM "{relation}" WHERE rowid = {places.pop()}'
+        same = "".join(f' AND "{c}" IS NOT DISTINCT FROM ?' for c in self.columns[relation])
+        deleted = self._connection.execute(place + same, row).fetchone()
+        assert deleted == (1,), f"{relation} has {row} elsewhere"
 
     def clear(self) -> None:
         """Empties every relation."""
         for relation in self.columns:
             self._connection.execute(f'TRUNCATE "{relation}"')
+        self._places.clear()
 
     def rows(self, view: str) -> list[Row]:
         """The view's rows, sorted; decimals and integers exact, NULL as None."""
