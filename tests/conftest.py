@@ -51,7 +51,7 @@ def pytest_collection_finish() -> None:
     # What was imported stays: looked through for garbage again and again, it takes a tenth of the time.
     gc.freeze()
     gc.enable()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_unconfigure() -> None:
