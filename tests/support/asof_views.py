@@ -6,6 +6,7 @@ every event:
     NUMBA_DISABLE_JIT=1 python tests/support/asof_views.py
 """
 
+import argparse
 import random
 import sys
 from collections.abc import Sequence
@@ -81,14 +82,14 @@ CASES = [(name, key) for name in QUERIES for key in KEYS if key or name != "afte
 COMPILED = CASES[::4]
 
 
-def check(name: str, key: str | None, kinds: Sequence[RuntimeKind]) -> None:
-    """Raises AssertionError where a view differs from DuckDB after an event."""
+def check(name: str, key: str | None, kinds: Sequence[RuntimeKind], length: int, seed: int = 0) -> None:
+    """Raises AssertionError where a view differs from DuckDB after one of so many events."""
     written, asked = texts(name, key)
     program, oracle = compiled(written), Oracle(asked, few_rows=True)
     runtimes = [kind(program) for kind in kinds]
-    generator = random.Random(name)
+    generator = random.Random(f"{name} {seed}")
     live: dict[Any, Any] = {}
-    for _ in range(90):
+    for _ in range(length):
         place = (generator.choice("tqq"), generator.randrange(7))
         changes = [(False, live.pop(place))] if place in live else []
         if not changes or generator.random() < 0.4:
@@ -105,11 +106,15 @@ def check(name: str, key: str | None, kinds: Sequence[RuntimeKind]) -> None:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--length", type=int, default=90)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
     failures = 0
     for name, key in CASES:
         if (name, key) not in COMPILED:
             try:
-                check(name, key, [InterpreterRuntime, GeneratedRuntime])
+                check(name, key, [InterpreterRuntime, GeneratedRuntime], given.length, given.seed)
             except Exception as error:
                 failures += 1
                 print(f"{name} by {key}: {type(error).__name__}: {str(error)[-600:]}")

@@ -48,6 +48,7 @@ SMALL: Mapping[str, Parameter] = {
 }  # fmt: skip
 
 
+@cache
 def files(name: str) -> list[Path]:
     """A file of the library and those that it reads."""
     return with_read([shipped_file(name)], shipped_that_declares)

@@ -6,16 +6,24 @@ from fuzz import InterpreterRuntime, compiled
 from generated_runner import GeneratedRuntime
 from uncompiled import run_uncompiled
 
+LENGTH = 40
+
 
 @pytest.mark.parametrize(("name", "key"), COMPILED)
 def test_one_of_several_rows_is_taken(name: str, key: str | None) -> None:
     """By generated code that is compiled, for some of every kind of key."""
-    check(name, key, [InterpreterRuntime, GeneratedRuntime])
+    check(name, key, [InterpreterRuntime, GeneratedRuntime], LENGTH)
 
 
 def test_of_the_others_the_same_row_is_taken() -> None:
     """By generated code as plain Python."""
-    run_uncompiled("asof_views.py")
+    run_uncompiled("asof_views.py", f"--length={LENGTH}")
+
+
+@pytest.mark.exhaustive
+def test_the_same_row_is_taken_in_long_streams(sample_seed: int) -> None:
+    for seed in range(sample_seed, sample_seed + 5):
+        run_uncompiled("asof_views.py", "--length=200", f"--seed={seed}")
 
 
 def test_rows_that_nothing_tells_apart_match_as_often_as_they_stand() -> None:
