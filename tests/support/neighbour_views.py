@@ -15,6 +15,8 @@ from fuzz import InterpreterRuntime, Runtime, RuntimeKind, compiled
 from generated_runner import GeneratedRuntime
 from oracle import Oracle, Row, difference
 
+from orderbook.engine.plan.describe import Cost, statement_cost
+from orderbook.engine.plan.planner import plan
 from orderbook.views.m3 import Program
 
 SCHEMA = """
@@ -187,6 +189,19 @@ VIEWS: Mapping[str, str] = {
         WHERE o.venue = m.venue AND o.volume > 1""",
 }
 
+# What else costs more: rows that join, groups and partitions of computed keys, chains of filtered rows.
+_LOGARITHMIC = (
+    *("moves", "by_one_column", "unpartitioned", "time_weighted", "nullable", "roll", "lambda", "two_back"),
+    *("flow_imbalance", "both_sides", "groups", "buckets", "filtered", "shown", "computed_value", "starts"),
+    *("texts", "ends_of_texts", "texts_of_groups", "by_text", "counted_by_text"),
+    *("known", "last_known", "ends_of_rows", "ends_of_ranges"),
+)
+_BY_ROWS = ("rows_away", "rows_away_of_filtered", "frames_summed", "frames_to_both_sides", "frames_ahead")
+MOST: Mapping[str, Cost] = {
+    **dict.fromkeys(_LOGARITHMIC, Cost.LOGARITHMIC),
+    **dict.fromkeys(_BY_ROWS, Cost.ROWS),
+}
+
 
 def row(generator: random.Random, id: int) -> Row:
     """A row with this key; ties in all other columns are frequent."""
@@ -247,6 +262,13 @@ def check(names: Sequence[str], seed: int, length: int, kinds: Sequence[RuntimeK
         assert [_sizes(program, r) for r in runtimes] == at_first, name
 
 
+def check_cost(name: str) -> None:
+    """Raises AssertionError where an event costs more than MOST."""
+    found = plan(compiled(text(name)))
+    cost = max(statement_cost(found, s) for t in found.triggers for s in t.statements)
+    assert cost <= MOST.get(name, cost), f"an event costs {cost}"
+
+
 def _sizes(program: Program, runtime: Runtime) -> list[int]:
     """The entries of the program's maps, those that a plan adds left out."""
     sizes = runtime.map_sizes()
@@ -265,6 +287,7 @@ def main() -> int:
     failures = 0
     for name in given.names or list(VIEWS)[first::parts]:
         try:
+            check_cost(name)
             for seed in range(given.seed, given.seed + given.seeds):
                 check([name], seed, given.length, [InterpreterRuntime, GeneratedRuntime])
         except Exception as error:
