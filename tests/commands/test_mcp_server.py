@@ -31,7 +31,7 @@ folder = "log"
 [[feeds]]
 kind = "simulated"
 products = ["BTC-USD"]
-events_per_second = 300
+events_per_second = 30
 levels = 10
 """
 

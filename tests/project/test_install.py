@@ -14,6 +14,7 @@ from paths import PROJECT
 # What a checkout needs to be built from.
 SOURCES = ("orderbook", "views", "engine", "feeds", "strategies", "config.toml")
 FILES = ("pyproject.toml", "README.md", "LICENSE")
+PROGRAM = ("-m", "orderbook.command_line")
 OWN_PACKAGES = ("views", "strategies", "engine", "feeds", "tests")
 
 VIEW = "CREATE VIEW mine AS SELECT symbol, COUNT(*) AS n FROM trades GROUP BY symbol;\n"
@@ -71,6 +72,15 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.fixture(scope="module")
+def flow(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of generated events."""
+    folder = tmp_path_factory.mktemp("generated")
+    shape = ("--events", "150", "--symbols", "1", "--levels", "10", "--out", "flow.parquet")
+    run(python, folder, *PROGRAM, "generate", *shape)
+    return folder / "flow.parquet"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A user's folder with packages of its own that are called as ours were once."""
@@ -108,24 +118,21 @@ def test_users_packages_of_the_same_names_are_theirs(python: Path, folder: Path)
     assert author == "orderbook.strategies.strategy"
 
 
-def test_a_users_view_and_strategies_beside_those_that_ship(python: Path, folder: Path) -> None:
-    program = ("-m", "orderbook.command_line")
-    flow = ("--events", "150", "--symbols", "1", "--levels", "10", "--out", "flow.parquet")
-    run(python, folder, *program, "generate", *flow)
+def test_a_users_view_and_strategies_beside_those_that_ship(python: Path, folder: Path, flow: Path) -> None:
     (folder / "c.toml").write_text('[run]\nbackend = "interpreter"\n')
-    common = ("--config", "c.toml", "flow.parquet")
+    common = ("--config", "c.toml", str(flow))
     own = ("--view", "views/mine.sql", "--strategy", "strategies.mine:P")
-    assert "told" in run(python, folder, *program, "replay", *own, *common)
+    assert "told" in run(python, folder, *PROGRAM, "replay", *own, *common)
     shipped = ("--view", "sobi", "--strategy", "strategies.sobi:Sobi")
-    assert "strategy Sobi" in run(python, folder, *program, "replay", *shipped, *common)
+    assert "strategy Sobi" in run(python, folder, *PROGRAM, "replay", *shipped, *common)
     wrong = ("--view", "sobi", "--strategy", "strategies.sobbi:Sobi", *common)
-    assert "did you mean 'strategies.sobi'" in run(python, folder, *program, "replay", *wrong, status=2)
+    assert "did you mean 'strategies.sobi'" in run(python, folder, *PROGRAM, "replay", *wrong, status=2)
 
 
 @pytest.mark.parametrize(
     ("module", "extra", "arguments"),
     [
-        ("pyspark", "spark", ("backtest", "--engine", "spark", "--view", "views/mine.sql", "flow.parquet")),
+        ("pyspark", "spark", ("backtest", "--engine", "spark", "--view", "views/mine.sql", "{flow}")),
         (
             "adbc_driver_postgresql",
             "postgres",
@@ -136,11 +143,10 @@ def test_a_users_view_and_strategies_beside_those_that_ship(python: Path, folder
     ],
 )
 def test_what_an_extra_brings_is_asked_for(
-    python: Path, folder: Path, module: str, extra: str, arguments: tuple[str, ...]
+    python: Path, folder: Path, flow: Path, module: str, extra: str, arguments: tuple[str, ...]
 ) -> None:
-    program = ("-m", "orderbook.command_line")
-    run(python, folder, *program, "generate", "--events", "100", "--symbols", "1", "--out", "flow.parquet")
+    own = [one.format(flow=flow) for one in arguments]
     (folder / "day.dbn").write_bytes(b"DBN\x01")
     (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules[{module!r}] = None\n")
-    told = run(python, folder, *program, *arguments, status=2, PYTHONPATH=str(folder))
+    told = run(python, folder, *PROGRAM, *own, status=2, PYTHONPATH=str(folder))
     assert f"pip install 'orderbook[{extra}]'" in told and "Traceback" not in told
