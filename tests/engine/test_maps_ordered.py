@@ -175,8 +175,11 @@ def test_deep_trees_grow_and_vanish(layout: str, prefix_words: int, fan_out: int
 @pytest.mark.parametrize(
     ("layout", "summed"), [("i", True), ("iw", True), ("id", True), ("i", False), ("ii", False)]
 )
-@pytest.mark.parametrize("fan_out", [8, 32])
-@pytest.mark.parametrize("prefix_words", [0, 2])
+@pytest.mark.parametrize(
+    ("fan_out", "prefix_words"),
+    # Each pair is a module to compile; of two numbers all pairs tell little more than each of both does.
+    [(8, 0), (32, 2), *(pytest.param(*pair, marks=pytest.mark.exhaustive) for pair in [(8, 2), (32, 0)])],
+)
 def test_values_are_set_in_deep_trees(layout: str, summed: bool, fan_out: int, prefix_words: int) -> None:
     """Keys come, change and go by `assign` and `add`, some after a look with `around`, as in a dict."""
     shape = ordered(prefix_words, layout, fan_out, summed)
