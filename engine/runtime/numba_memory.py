@@ -142,14 +142,16 @@ class TextValues:
         """The word of a function's value, by its number; its arguments are the words 1 to 3 at a place."""
         name, letters, double = _TEXT_FUNCTIONS[number]
         at = (place - self._held.address) // 8 + 1
-        words = self._words[at : at + len(letters)].tolist()
-        args: Sequence[int | float] = words
-        if letters[0] == "w":
-            args = [self._words[at + 1] << 64 | words[0] & MASK64, self._words[at + 2]]
-        elif NULL_CODE in words:
-            return 0
-        elif letters[0] == "d":
-            args = _DOUBLE.unpack(_WORD.pack(words[0]))
+        words = self._words[at : at + len(letters) + letters.count("w")].tolist()
+        args: list[int | float] = []
+        for letter in letters:
+            word = words.pop(0)
+            if letter == "w":
+                args.append(words.pop(0) << 64 | word & MASK64)
+            elif word == NULL_CODE:
+                return 0
+            else:
+                args.append(_DOUBLE.unpack(_WORD.pack(word))[0] if letter == "d" else word)
         try:
             found = of_codes(name, args, self._dictionary)
         except Exception as problem:  # raised in the thread's own time, by the runtime

@@ -64,7 +64,9 @@ class Oracle:
             body = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
             self._connection.execute(f'CREATE TABLE "{name}" ({body})')
             return
-        query = re.sub(r"(?<![:\w]):(\w+)", lambda m: _literal(parameters[m[1]]), rest)
+        query = re.sub(
+            r"(?<![:\w]):(\w+)", lambda m: _literal(parameters[m[1]]) if m[1] in parameters else m[0], rest
+        )
         self._connection.execute(f'CREATE VIEW "{name}" {query}')
         self.views.append(name)
 

@@ -83,6 +83,18 @@ def text_arguments(op: str) -> tuple[Scalar, ...]:
         return (NAME, Const(3), Const("*"))[: len(texts.FUNCTIONS[op].arguments)]
     if op == "text_of_moment":
         return (AT,)
+    constants: dict[str, tuple[Scalar, ...]] = {
+        "strftime": (AT, Const("%Y-%j %H:%M:%S.%n")),
+        "months_later": (AT, C),
+        "format_integer": (A, Const("{:,}")),
+        "format_double": (X, Const("%.3e")),
+        "format_text": (NAME, Const("{:>5}")),
+        "regexp_extract": (NAME, Const("(a)|b+"), Const(1)),
+        **{op: (NAME, Const("a.*b|É")) for op in ("regexp_matches", "regexp_full_match")},
+        **{op: (NAME, Const("a|(b)"), Const("<\\1>")) for op in ("regexp_replace", "regexp_replace_all")},
+    }
+    if op in constants:
+        return constants[op]
     given: dict[str, list[Scalar]] = {
         "t": [NAME, Apply("text_of_double", (Y,)), Const("b")],
         "i": [Const(2), C],

@@ -12,7 +12,7 @@ from decimal import Decimal
 from oracle import SqlValue
 from views_catalogue_costs import COSTS
 from views_catalogue_dense import DENSE, LADDER
-from views_catalogue_everyday import EVERYDAY, MACROS
+from views_catalogue_everyday import EVERYDAY, MACROS, ORDINARY, ORDINARY_TEXTS
 from views_catalogue_finance import FINANCE, LEVELS, PAPER_QUERIES, PAPERS, SOBI, VWAP
 from views_catalogue_found import FOUND
 from views_catalogue_language import LANGUAGE
@@ -446,8 +446,11 @@ CATALOGUE: tuple[Entry, ...] = (
     ),
     *(_entry(LADDER, name, query) for name, query in DENSE.items()),
     *(_entry(NULLS, name, query, domains=NULLS_DOMAINS) for name, query in NULL_VIEWS.items()),
-    *(_entry(TABLES, name, query) for name, query in _queries(EVERYDAY + MACROS).items()),
-    *(_entry(TEXTS, name, query, domains=TEXTS_DOMAINS) for name, query in _queries(TEXT_VIEWS).items()),
+    *(_entry(TABLES, name, query) for name, query in _queries(EVERYDAY + ORDINARY + MACROS).items()),
+    *(
+        _entry(TEXTS, name, query, domains=TEXTS_DOMAINS)
+        for name, query in _queries(TEXT_VIEWS + ORDINARY_TEXTS).items()
+    ),
     *(
         _entry(TRADING_SCHEMA, name, query, domains=TRADING_DOMAINS)
         for name, query in _queries(TRADING).items()

@@ -48,6 +48,73 @@ SELECT b, ANY_VALUE(b + 1) AS x FROM r GROUP BY b
 SELECT b, b * (INTERVAL '1 minute' / 4 = INTERVAL '15 seconds')::INT AS x FROM r
 """
 
+ORDINARY = """
+-- formulas_of_aggregates
+SELECT b, PRODUCT(c) AS p, SEM(c) AS s, MAD(c) AS m, ENTROPY(a) AS e, FSUM(c) AS f, COUNT() AS n, FAVG(a) AS g
+    FROM r GROUP BY b
+-- formulas_of_all
+SELECT PRODUCT(a) FILTER (WHERE a <> 0) AS p, ENTROPY(label) AS e, MAD(y) AS m, WAVG(y, k) AS w,
+    GEOMEAN(k + 2) AS g FROM (SELECT k AS a, label, y, k FROM u) d
+-- formulas_over
+SELECT a, b, SEM(c) OVER (PARTITION BY b) AS s, PRODUCT(c) OVER (PARTITION BY b) AS p FROM r
+-- groups_by_entropy
+SELECT b, COUNT(*) AS n FROM r GROUP BY b HAVING ENTROPY(a) > 0.5 OR MAD(c) > 1
+-- firsts_that_may_be_null
+SELECT b, FIRST(a ORDER BY c, a) AS f, LAST(c ORDER BY a DESC NULLS FIRST, c) AS l,
+    ANY_VALUE(a ORDER BY c DESC, a) AS v, FIRST(c ORDER BY c) FILTER (WHERE a > 1) AS g FROM r GROUP BY b
+-- firsts_of_texts
+SELECT k, FIRST(label ORDER BY label NULLS FIRST) AS f, LAST(label ORDER BY y, label) AS l FROM u GROUP BY k
+-- rows_that_differ
+SELECT b, COUNT(DISTINCT (a, c)) AS n, COUNT(DISTINCT (a + 1, b)) FILTER (WHERE c > 0) AS m FROM r GROUP BY b
+-- windows_extended
+SELECT b, SUM(v) OVER (w ROWS 1 PRECEDING) AS s, NTH_VALUE(v, 2) OVER w AS n, FIRST(m) OVER w AS f,
+    COUNT(DISTINCT m) OVER w AS d, ARG_MAX(v, m) OVER (w) AS a, NTH_VALUE(m, 1) OVER p AS z
+    FROM (SELECT b, SUM(c) AS v, MAX(a) AS m FROM r GROUP BY b) d
+    WINDOW p AS (ORDER BY b DESC ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING), w AS (ORDER BY b)
+-- a_row_of_what_is_outside
+SELECT a, (SELECT r.c + s.b FROM s WHERE s.b = r.b ORDER BY s.d, s.c LIMIT 1) AS x FROM r
+-- union_by_name
+SELECT b, SUM(c) AS v FROM r GROUP BY b UNION ALL BY NAME SELECT d, b FROM s
+-- union_by_name_once
+SELECT a, b FROM r UNION BY NAME SELECT b, c AS a FROM s
+-- values_joined
+SELECT r.a, v.name, v.w * r.c AS x FROM r JOIN (VALUES (1, 'one', 1.5), (2, NULL, 2)) v(b, name, w) USING (b)
+-- values_kept
+SELECT v.col0 AS k, COUNT(r.b) AS n FROM (VALUES (1), (2), (7)) v LEFT JOIN r ON r.b = v.col0 GROUP BY ALL
+-- columns_by_pattern
+SELECT MAX(COLUMNS('^[ac]$')) - MIN(COLUMNS('^[ac]$')), COUNT(COLUMNS(* EXCLUDE (b))) FROM r
+-- outputs_in_where
+SELECT a + c AS t, b FROM r WHERE t > 1 AND b = ANY ([1, 2, 3]) AND (a, b) IN ((1, 1), (2, 1), (3, 2))
+-- powers
+SELECT a, 2 + a ^ 2 AS p, a ** 3 AS q, CBRT(c) AS r FROM r
+"""
+ORDINARY_TEXTS = """
+-- regular_expressions
+SELECT REGEXP_MATCHES(t, '^[a-z]+') AS m, REGEXP_FULL_MATCH(v, '[A-Z]', 'i') AS f,
+    t SIMILAR TO '.*(é|-)x?' AS s,
+    REGEXP_EXTRACT(t, '([0-9]+)[.]?([0-9]*)', 2) AS e, REGEXP_REPLACE(t, '[^a-z]', '<\\0>', 'g') AS r,
+    REGEXP_REPLACE(v, '(.)(.)', '\\2\\1') AS q FROM names
+-- regular_expressions_grouped
+SELECT REGEXP_EXTRACT(v, '^[A-Za-z]*') AS g, SUM(n) AS s FROM names WHERE NOT REGEXP_MATCHES(v, '^$')
+    GROUP BY g
+-- patterns_computed
+SELECT t LIKE v || '%' AS l, v ILIKE t AS i, v NOT LIKE 'x!_%' ESCAPE '!' AS e, t GLOB '*[a-c]*' AS g
+    FROM names
+-- parts_in_brackets
+SELECT t[2:3] AS a, t[-2:] AS b, v[1] AS c, STRING_SPLIT(t, '-')[2] AS d, t[:1] AS e FROM names
+-- texts_by_formats
+SELECT FORMAT('{:>4}|{}|{:03d}', v, t, n) AS a, PRINTF('%.1f %s %d%%', p, f, n) AS b, FORMAT('{:.2e}', x) AS c
+    FROM names WHERE n > -2
+-- texts_by_other_functions
+SELECT TRANSLATE(t, 'ab-', 'xy') AS a, MD5(v) AS b, LEVENSHTEIN(t, v) AS c,
+    CHR(CAST(n AS INTEGER) + 66) AS d, SHA256(t) AS e FROM names WHERE n >= 0
+-- texts_of_windows
+SELECT k, v, MAX(t) OVER (PARTITION BY k) AS a, MIN(v) OVER () AS b,
+    MODE(CASE WHEN n > 0 THEN 'x' END) OVER (PARTITION BY k) AS c FROM names
+-- modes_of_texts
+SELECT k, MODE(CASE WHEN n >= 0 THEN 'some' WHEN n < -9 THEN v END) AS m FROM names GROUP BY k
+"""
+
 MACROS = """
 -- macro_of_values
 CREATE MACRO twice(x) AS x + x;

@@ -73,6 +73,14 @@ WITH_DUCKDB = {
     "replace(t, u, 'é')": ("replace", "tue"),
     "split_part(t, u, i)": ("split_part", "tui"),
     "t || u": ("concat", "tu"),
+    "t[i:j]": ("part", "tij"),
+    "translate(t, u, 'é')": ("translate", "tue"),
+    "len(string_split(t, u))": ("parts", "tu"),
+    "levenshtein(t, u)": ("levenshtein", "tu"),
+    "md5(t)": ("md5", "t"),
+    "sha256(t)": ("sha256", "t"),
+    "(t GLOB u)::INT": ("glob", "tu"),
+    "chr(i::INT + 300)": ("character", "c"),
     "lpad(t, i::INT, 'é-')": ("lpad", "tip"),
     "rpad(t, i::INT, 'é-')": ("rpad", "tip"),
     "repeat(t, i)": ("repeat", "ti"),
@@ -111,6 +119,7 @@ def test_a_function_says_what_duckdb_says(sql: str, database: duckdb.DuckDBPyCon
     wanted = database.execute(f"SELECT {sql} FROM r ORDER BY n").fetchall()
     for row, (value,) in zip(rows(), wanted, strict=True):
         given = dict(zip("tuij", row, strict=True)) | {"s": texts.SPACES, "e": "é", "p": "é-"}
+        given["c"] = row[2] + 300
         assert said(name, [given[letter] for letter in letters]) == value, (sql, row)
 
 

@@ -25,10 +25,34 @@ from orderbook.views.binding.bound import (
     Source,
     rewritten,
 )
-from orderbook.views.binding.parser import DecayedSum, Ewma, KurtosisPop, Outward, QuantileCont, QuantileDisc
+from orderbook.views.binding.composed_aggregates import composed
+from orderbook.views.binding.parser import (
+    Composed,
+    DecayedSum,
+    Entropy,
+    Ewma,
+    KurtosisPop,
+    Mad,
+    Outward,
+    QuantileCont,
+    QuantileDisc,
+)
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal, refused_construct
 from orderbook.views.binding.text_functions import order_words
-from orderbook.views.binding.typed_nodes import TypingError, case, negation, negative, number, summed
+from orderbook.views.binding.typed_nodes import (
+    FALSE,
+    TypingError,
+    case,
+    coalesce,
+    comparison,
+    is_null,
+    logical,
+    negation,
+    negative,
+    number,
+    summed,
+    zero_of,
+)
 from orderbook.views.types import CLOCK, DOUBLE, Kind, Relation, Type
 
 # Twice 32 of these, which is what moments are the remainders of, fit 64 bits.
@@ -183,6 +207,9 @@ _NAMES: dict[type[exp.Expr], str] = {
     **_DECAYED,
     **_QUANTILES,
     exp.Mode: "mode",
+    Composed: "composed",
+    Entropy: "entropy",
+    Mad: "mad",
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
     exp.ArgMin: "arg_min",
@@ -250,15 +277,29 @@ def _aggregate(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
         instead = "write a scalar subquery (SELECT ... FROM ...)"
         raise refusal(binder, f"aggregate {call.shown} in {scope.clause}", instead, node)
     scope.aggregated = True
+    if isinstance(call.node, Composed):
+        return binder.value(composed(binder, call.node, lambda a: filtered_call(call, a)), scope)
     with scope.aggregate(call.shown, node):
-        if call.name in ("arg_min", "arg_max"):
-            return _of_first(binder, call, scope)
+        if call.name in ("arg_min", "arg_max") or _of_ordered(call):
+            return of_first(binder, call, scope)
         value, distinct = argument(binder, call, scope)
         if value is not None and value.type.kind is Kind.TEXT and call.name in ("min", "max"):
             nullable = value.nullable or not scope.grouped
             return Aggregate(f"arg_{call.name}", value, value.type, nullable, by=order_words(value))
         by = explained_by(binder, call, value, scope)
     return _typed(call.name, value, by, distinct, scope)
+
+
+def filtered_call(call: Call, aggregate: exp.AggFunc) -> exp.Expr:
+    """Another aggregate with the FILTER of a call."""
+    if call.condition is None:
+        return aggregate
+    return exp.Filter(this=aggregate, expression=exp.Where(this=call.condition.copy()))
+
+
+def _of_ordered(call: Call) -> bool:
+    """Whether it is ANY_VALUE(x ORDER BY y)."""
+    return isinstance(call.node, exp.AnyValue) and isinstance(call.node.this, exp.Order)
 
 
 def aggregates_rows(tree: exp.Select) -> bool:
@@ -282,11 +323,15 @@ def _of_window(node: exp.Expr) -> bool:
 def argument(binder: Binder, call: Call, scope: Scope) -> tuple[Expression | None, bool]:
     """The argument of an aggregate (None: COUNT(*)), NULL where FILTER is not true, and DISTINCT."""
     node, given = call.node, _given(binder, call)
+    if given is None and call.name == "count" and not node.expressions:
+        return _filtered(binder, None, call.condition, scope), False
     if isinstance(given, exp.Star) and call.name == "count" and not any(given.args.values()):
         return _filtered(binder, None, call.condition, scope), False
     distinct = False
     if isinstance(given, exp.Distinct):
         distinct = True
+        if _several(given) and call.name == "count":
+            return _filtered(binder, _all_there(binder, given, scope), call.condition, scope), True
         if given.args.get("on") or len(given.expressions) != 1:
             instead = "GROUP BY the columns in a derived table, then count its rows"
             raise refusal(binder, f"{call.shown}(DISTINCT) of several columns", instead, node)
@@ -299,6 +344,24 @@ def argument(binder: Binder, call: Call, scope: Scope) -> tuple[Expression | Non
     if isinstance(node, _BOOLEAN_ONLY) and value.type.kind is not Kind.BOOLEAN:
         raise TypingError(f"{call.shown} of {value.type.kind.value} is not supported; it takes BOOLEAN")
     return _filtered(binder, value, call.condition, scope), distinct
+
+
+def _several(distinct: exp.Distinct) -> list[exp.Expr]:
+    """The nodes of COUNT(DISTINCT (a, b)) and of COUNT(DISTINCT a, b); none of another."""
+    if distinct.args.get("on"):
+        return []
+    nodes: list[exp.Expr] = distinct.expressions
+    if len(nodes) == 1 and isinstance(nodes[0], exp.Tuple):
+        nodes = nodes[0].expressions
+    return nodes if len(nodes) > 1 else []
+
+
+def _all_there(binder: Binder, distinct: exp.Distinct, scope: Scope) -> Expression:
+    """1 where a row counts: always for a row value, for several columns where none is NULL."""
+    if len(distinct.expressions) == 1:
+        return number(1)
+    nulls = [test for n in distinct.expressions if (test := is_null(binder.value(n, scope))) != FALSE]
+    return case([(negation(logical("OR", nulls)), number(1))], None) if nulls else number(1)
 
 
 def _given(binder: Binder, call: Call) -> exp.Expr | None:
@@ -324,6 +387,11 @@ def explained_by(
     of the window.
     """
     node = call.node
+    if isinstance(node, exp.Mode) and call.within and value is not None and value.type.kind is Kind.TEXT:
+        instead = "write MODE(x), which of several is the one that was seen first"
+        raise refusal(binder, "MODE of TEXT in an order", instead, node)
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
+        return tuple(binder.value(n, scope) for n in _several(node.this))
     if type(node) in _QUANTILES:
         return (_fraction(binder, call, scope),)
     if type(node) in _DECAYED:
@@ -372,7 +440,7 @@ def _filtered(
 
 def nullable_over_rows(name: str, value: Expression | None) -> bool:
     """Whether the aggregate of a value may be NULL over some rows, of which there is one at least."""
-    return name not in ("count", "regr_count") and (
+    return name not in ("count", "regr_count", "entropy") and (
         name in _UNDEFINED or (value is not None and value.nullable)
     )
 
@@ -382,10 +450,13 @@ def _typed(
 ) -> Aggregate:
     """The aggregate with its type; of no rows, which only a query without GROUP BY has, it is NULL."""
     if name == "count":
-        return Aggregate(name, value, _count_type(value, distinct, scope), False, distinct)
+        kind = _count_type(None if by else value, distinct, scope)
+        return Aggregate(name, value, kind, False, distinct, by)
     assert value is not None
     kind = result_type(name, value.type, scope.rows)
-    nullable = name != "regr_count" and (value.nullable or not scope.grouped or name in {"avg", *_UNDEFINED})
+    nullable = name not in ("regr_count", "entropy") and (
+        value.nullable or not scope.grouped or name in {"avg", *_UNDEFINED}
+    )
     return Aggregate(name, value, kind, nullable, distinct and name not in ("min", "max"), by)
 
 
@@ -410,13 +481,14 @@ def result_type(name: str, argument: Type, rows: int) -> Type:
     if name.startswith("quantile"):
         return _of_quantile(name, argument)
     if name.startswith("mode"):
-        if argument.kind is Kind.TEXT:
-            instead = "count the rows of each in a derived table, ORDER BY the count DESC with LIMIT 1"
-            raise TypingError(f"MODE of TEXT is not supported; {instead}")
         return argument
+    if name == "entropy":
+        return DOUBLE
     if not argument.numeric:
         kind = argument.kind.value
         raise TypingError(f"{name.upper()} of {kind} is not supported; it takes numbers")
+    if name == "mad" and argument.kind is Kind.DECIMAL:
+        return Type(Kind.DECIMAL, argument.scale, 0, argument.high - argument.low)
     return Type(Kind.INTEGER, 0, 0, rows) if name == "regr_count" else DOUBLE
 
 
@@ -431,38 +503,56 @@ def _of_quantile(name: str, argument: Type) -> Type:
     return DOUBLE if argument.kind is Kind.INTEGER else argument
 
 
-def _of_first(binder: Binder, call: Call, scope: Scope) -> Aggregate:
+def of_first(binder: Binder, call: Call, scope: Scope) -> Expression:
     """ARG_MIN(value, by), FIRST(value ORDER BY ...) and their counterparts."""
     node = call.node
-    if isinstance(node, _ORDERED):
-        name, value, by = _first_in_order(binder, call, scope)
-    else:
-        if node.args.get("count") or node.expression is None:
-            raise binder.text.error(f"{call.shown} takes two arguments", node)
-        name, value = call.name, binder.value(node.this, scope)
-        by = order_words(binder.value(node.expression, scope))
+    if isinstance(node, (*_ORDERED, exp.AnyValue)):
+        return _first_in_order(binder, call, scope)
+    if node.args.get("count") or node.expression is None:
+        raise binder.text.error(f"{call.shown} takes two arguments", node)
+    value = binder.value(node.this, scope)
+    by = order_words(binder.value(node.expression, scope))
     nullable = value.nullable or any(b.nullable for b in by) or not scope.grouped
     result = _filtered(binder, value, call.condition, scope)
     assert result is not None
-    return Aggregate(name, result, value.type, nullable or call.condition is not None, by=by)
+    return Aggregate(call.name, result, value.type, nullable or call.condition is not None, by=by)
 
 
-def _first_in_order(
-    binder: Binder, call: Call, scope: Scope
-) -> tuple[str, Expression, tuple[Expression, ...]]:
-    """FIRST as ARG_MIN by its order, or as ARG_MAX where all of it descends."""
+def _first_in_order(binder: Binder, call: Call, scope: Scope) -> Expression:
+    """FIRST as ARG_MIN by its order, or as ARG_MAX where all of it descends; ANY_VALUE skips NULL."""
     ordered = call.node.this
     if not isinstance(ordered, exp.Order):
         raise refusal(
             binder, f"{call.shown} without ORDER BY", f"write {call.shown}(x ORDER BY y)", call.node
         )
+    given = "arg_max" if isinstance(call.node, exp.Last | exp.LastValue) else "arg_min"
+
+    def chosen(value: Expression) -> Expression:
+        items = [i for node in ordered.expressions for i in _never_null(_order_item(binder, node, scope))]
+        name, by = in_order(given, items)
+        result = _filtered(binder, value, call.condition, scope)
+        assert result is not None
+        return Aggregate(name, result, value.type, result.nullable or not scope.grouped, by=by)
+
     value = binder.value(ordered.this, scope)
-    items = order_items(binder, ordered, scope)
-    if value.nullable or any(i.expression.nullable for i in items):
-        instead = "write ARG_MIN(x, y) or ARG_MAX(x, y), which skip NULL"
-        raise refusal(binder, f"{call.shown} over values that may be NULL", instead, call.node)
-    name, by = in_order(call.name, items)
-    return name, value, by
+    if not value.nullable or isinstance(call.node, exp.AnyValue):
+        return chosen(value)
+    # Aggregates skip NULL: of the first row it is told apart whether its value is there.
+    there = chosen(case([(is_null(value), number(0))], number(1)))
+    held = chosen(coalesce([binder.value(ordered.this, scope), zero_of(value.type)]))
+    return case([(comparison("=", there, number(1)), held)], None)
+
+
+def _never_null(items: Sequence[OrderItem]) -> list[OrderItem]:
+    """The items of one expression, with whether it is NULL before them."""
+    if not any(i.expression.nullable for i in items):
+        return list(items)
+    first = items[0]
+    null = OrderItem(is_null(first.expression), first.nulls_first, nulls_first=False)
+    return [
+        null,
+        *(replace(i, expression=coalesce([i.expression, zero_of(i.expression.type)])) for i in items),
+    ]
 
 
 def in_order(name: str, items: Sequence[OrderItem]) -> tuple[str, tuple[Expression, ...]]:

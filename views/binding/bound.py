@@ -128,7 +128,8 @@ class Aggregate:
     var_samp. `distinct` takes every value of the argument once. `by` is what arg_min and arg_max order rows
     by, the first expression first; of rows equal in all of them the least argument is taken. Of a statistic
     of two arguments, such as corr, it is the second; of a quantile the fraction, a DECIMAL; of ewma and
-    decayed_sum when a row was, the half-life, ns, and for a sum as of then NOW().
+    decayed_sum when a row was, the half-life, ns, and for a sum as of then NOW(). Of a count that is distinct
+    it is what tells rows apart, NULL a value of it; the argument is NULL where a row does not count.
     """
 
     function: str
@@ -152,10 +153,10 @@ class OrderItem:
 class Window:
     """`function(argument) OVER (PARTITION BY ... ORDER BY ...)` over the rows of FROM and WHERE.
 
-    `function` is sum, count, avg, min, max, a quantile, mode or a statistic over the rows of the partition up
-    to and with the peers of the row at hand (all its rows when `order_by` is empty), `rank` (1 + the rows
-    before the peers), `dense_rank` (1 + the distinct orders before) or `row_number` (rows whose columns are
-    proved unique).
+    `function` is sum, count, avg, min, max, arg_min, arg_max, a quantile, mode or a statistic over the rows
+    of the partition up to and with the peers of the row at hand (all its rows when `order_by` is empty),
+    `rank` (1 + the rows before the peers), `dense_rank` (1 + the distinct orders before) or `row_number`
+    (rows whose columns are proved unique).
     `lag` and `lead` are the argument in the row `offset` rows before or after, in an order of rows without
     NULL that tells them apart; with `skips_null` of those rows alone where the argument is not NULL. `by` is
     that of the aggregate. With a `frame` the rows are those from so many rows after the row at hand, below 0
@@ -172,6 +173,7 @@ class Window:
     by: tuple["Expression", ...] = ()
     skips_null: bool = False
     frame: tuple[int | None, int | None] | None = None
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ Calls of scalar functions, by sqlglot's nodes and by name, go to those of `funct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import pi
 from typing import Any
 
 from sqlglot import exp
@@ -23,17 +24,17 @@ from orderbook.views.binding import (
     functions,
     literals_and_casts,
     macros,
+    other_rows,
+    pattern_functions,
     text_functions,
     times,
     windows,
 )
 from orderbook.views.binding.bound import (
-    Aggregate,
     Cast,
     ColumnRef,
     Expression,
     Literal,
-    Output,
     ScalarSubquery,
     Select,
     Source,
@@ -70,7 +71,7 @@ from orderbook.views.binding.typed_nodes import (
 )
 from orderbook.views.calculus import NEGATED
 from orderbook.views.scalars.integers import trunc_div
-from orderbook.views.types import BOOLEAN, Kind, Type
+from orderbook.views.types import BOOLEAN, DOUBLE, Kind, Type
 
 
 def _scalar(binder: Binder, node: exp.Subquery, scope: Scope) -> Expression:
@@ -83,7 +84,7 @@ def _scalar(binder: Binder, node: exp.Subquery, scope: Scope) -> Expression:
         return ScalarSubquery(query, value.type, value.nullable)
     if not single and not _at_most_one(query):
         raise _not_one_value(binder, _reason(query), node)
-    return _only_row(binder, query, node)
+    return other_rows.only_row(query, binder.unique("subquery", node))
 
 
 def _reason(query: Select) -> str:
@@ -100,21 +101,6 @@ def _at_most_one(query: Select) -> bool:
     return query.top is not None and not query.top.partition_by and query.top.limit <= 1
 
 
-def _only_row(binder: Binder, query: Select, node: exp.Expr) -> Expression:
-    """The greatest value of a query of at most one row, NULL where it has none."""
-    (output,) = query.outputs
-    kind = output.expression.type
-    id = binder.unique("subquery", node)
-    column = ColumnRef(id, output.name, kind, output.expression.nullable)
-    greatest = Aggregate("max", column, kind, nullable=True)
-    if kind.kind is Kind.TEXT:
-        greatest = Aggregate(
-            "arg_max", column, kind, nullable=True, by=text_functions.order_words(column)[:1]
-        )
-    outer = Select((Source(id, query),), None, (), (Output("max", greatest),), True)
-    return ScalarSubquery(outer, kind, nullable=True)
-
-
 def _exists(binder: Binder, node: exp.Exists, scope: Scope) -> Expression:
     rows = _Rows(binder, node.this, scope)
     return rows.some(())
@@ -129,17 +115,33 @@ def in_subquery(binder: Binder, subject: exp.Expr, query: exp.Expr, scope: Scope
 def quantified_comparison(binder: Binder, op: str, node: exp.Expr, scope: Scope) -> Expression | None:
     """`x op ANY (query)` or `x op ALL (query)`, op one of the comparisons; None for another node."""
     quantifier = node.expression
+    if isinstance(quantifier, exp.Anonymous) and quantifier.name.upper() == "ALL":
+        quantifier = exp.All(this=exp.Tuple(expressions=quantifier.expressions))
+        if len(quantifier.this.expressions) == 1:
+            quantifier = exp.All(this=quantifier.this.expressions[0])
     if not isinstance(quantifier, exp.Any | exp.All):
         return None
     query = quantifier.this
     while isinstance(query, exp.Paren):
         query = query.this
-    name = "ANY" if isinstance(quantifier, exp.Any) else "ALL"
     if not isinstance(query, exp.Query):
-        raise refusal(binder, f"{name} of a list", "write a comparison for each, with OR or AND", quantifier)
+        return _with_each(binder, op, node, quantifier, scope)
     if isinstance(quantifier, exp.Any):
         return _any(binder, op, [node.this], query, scope)
     return negation(_any(binder, NEGATED[op], [node.this], query, scope))
+
+
+def _with_each(
+    binder: Binder, op: str, node: exp.Expr, quantifier: exp.Any | exp.All, scope: Scope
+) -> Expression:
+    """`x op ANY ([...])` as a comparison with each value of the list."""
+    every = isinstance(quantifier, exp.All)
+    if not isinstance(quantifier.this.unnest(), exp.Array | exp.Tuple):
+        name = "ALL" if every else "ANY"
+        raise refusal(binder, f"{name} of such a value", "write a list, as in ANY ([1, 2])", quantifier)
+    listed = pattern_functions.listed_values(quantifier.this) or ()
+    found = [compared(binder, op, node.this, value, scope) for value in listed]
+    return logical("AND" if every else "OR", found) if found else (TRUE if every else FALSE)
 
 
 def _any(binder: Binder, op: str, parts: Sequence[exp.Expr], query: exp.Expr, scope: Scope) -> Expression:
@@ -217,6 +219,8 @@ def _between(binder: Binder, node: exp.Between, scope: Scope) -> Expression:
 
 def _in(binder: Binder, node: exp.In, scope: Scope) -> Expression:
     listed = node.expressions
+    if len(listed) == 1 and isinstance(listed[0], exp.Values):
+        listed = [e.expressions[0] if len(e.expressions) == 1 else e for e in listed[0].expressions]
     query = node.args.get("query")
     if query is None and len(listed) == 1 and isinstance(listed[0], exp.Query):
         query = listed[0]
@@ -253,27 +257,6 @@ def _not_distinct(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
 
 def _distinct(binder: Binder, node: exp.NullSafeNEQ, scope: Scope) -> Expression:
     return negation(_not_distinct(binder, node, scope))
-
-
-def _like(binder: Binder, node: exp.Like | exp.ILike, scope: Scope) -> Expression:
-    name = "ilike" if isinstance(node, exp.ILike) else "like"
-    if isinstance(node.expression, exp.Any | exp.All):
-        raise refusal(binder, f"{name.upper()} ANY", f"write {name.upper()} for each pattern, with OR", node)
-    args = [binder.value(n, scope) for n in (node.this, node.expression)]
-    match = functions.call(name, args)
-    return negation(match) if node.args.get("negate") else match
-
-
-def _escape(binder: Binder, node: exp.Escape, scope: Scope) -> Expression:
-    """ESCAPE changes nothing in a pattern that does not escape."""
-    pattern, character = node.this.expression, node.expression
-    if not all(isinstance(n, exp.Literal) and n.is_string for n in (pattern, character)) or (
-        character.name in pattern.name
-    ):
-        raise refusal(
-            binder, "ESCAPE", "% and _ always stand for any text; compare with = for all of it", node
-        )
-    return binder.value(node.this, scope)
 
 
 def _case(binder: Binder, node: exp.Case, scope: Scope) -> Expression:
@@ -339,6 +322,19 @@ def _nvl2(binder: Binder, node: exp.Nvl2, scope: Scope) -> Expression:
     return case([(given, there)], binder.value(absent, scope) if absent else None)
 
 
+def _decode(binder: Binder, node: exp.DecodeCase, scope: Scope) -> Expression:
+    """DECODE(x, value, result, ..., otherwise), in which NULL equals NULL."""
+    given = node.expressions
+    if len(given) < 3:
+        raise binder.text.error("DECODE takes at least 3 arguments", node)
+    subject, *others = given
+    branches = []
+    for place in range(0, len(others) - 1, 2):
+        pair = exp.NullSafeEQ(this=subject.copy(), expression=others[place].copy())
+        branches.append((_not_distinct(binder, pair, scope), binder.value(others[place + 1], scope)))
+    return case(branches, binder.value(others[-1], scope) if len(others) % 2 else None)
+
+
 def _not(binder: Binder, node: exp.Not, scope: Scope) -> Expression:
     return negation(binder.condition(node.this, scope))
 
@@ -361,15 +357,13 @@ PREDICATE_HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Is: _is,
     exp.NullSafeEQ: _not_distinct,
     exp.NullSafeNEQ: _distinct,
-    exp.Like: _like,
-    exp.ILike: _like,
-    exp.Escape: _escape,
     exp.Case: _case,
     exp.If: _if,
     exp.Nullif: _nullif,
     exp.WidthBucket: _width_bucket,
     exp.Nvl2: _nvl2,
     exp.Coalesce: _coalesce,
+    exp.DecodeCase: _decode,
 }
 
 
@@ -405,6 +399,16 @@ def call_function(binder: Binder, name: str, args: Sequence[Expression], node: e
     return functions.call(name, args)
 
 
+def _cube_root(binder: Binder, node: exp.Cbrt, scope: Scope) -> Expression:
+    third = Literal(1 / 3, DOUBLE)
+    size = functions.call("power", [functions.call("abs", [binder.value(node.this, scope)]), third])
+    return arithmetic("*", functions.call("sign", [binder.value(node.this, scope)]), size)
+
+
+def _pi(binder: Binder, node: exp.Pi, scope: Scope) -> Expression:
+    return Literal(pi, DOUBLE)
+
+
 def _function(binder: Binder, node: exp.Func, scope: Scope) -> Expression:
     name = _NODES[type(node)]
     given = [n for key in _ARGUMENTS if (n := node.args.get(key)) is not None]
@@ -416,18 +420,21 @@ def _function(binder: Binder, node: exp.Func, scope: Scope) -> Expression:
 
 def _anonymous(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
     name = node.name.lower()
-    handler: Handler | None = times.NAMED.get(name)
+    handler = _CALLS.get(name)
     if handler:
         return handler(binder, node, scope)
-    if own := text_functions.NAMED.get(name):
-        arguments(binder, name, node, len(node.expressions), 1, 1)
-        return text_functions.apply(own, [binder.value(n, scope) for n in node.expressions])
     if name not in _NAMED:
         raise binder.text.error(refused_construct(node), node)
     return call_function(binder, _NAMED[name], [binder.value(n, scope) for n in node.expressions], node)
 
 
-CALL_HANDLERS: dict[type[exp.Expr], Handler] = {**dict.fromkeys(_NODES, _function), exp.Anonymous: _anonymous}
+_CALLS: dict[str, Handler] = {**times.NAMED, **text_functions.NAMED, **pattern_functions.NAMED}
+CALL_HANDLERS: dict[type[exp.Expr], Handler] = {
+    **dict.fromkeys(_NODES, _function),
+    exp.Anonymous: _anonymous,
+    exp.Cbrt: _cube_root,
+    exp.Pi: _pi,
+}
 
 
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
@@ -526,6 +533,7 @@ _HANDLERS: dict[type[exp.Expr], Handler] = {
     **times.HANDLERS,
     **CALL_HANDLERS,
     **text_functions.HANDLERS,
+    **pattern_functions.HANDLERS,
     **macros.HANDLERS,
     **aggregates.HANDLERS,
     **SUBQUERY_HANDLERS,

@@ -27,6 +27,7 @@ from orderbook.views.binding.bound import (
     ScalarSubquery,
     Select,
     Source,
+    Top,
     UnionAll,
     Window,
     has,
@@ -94,17 +95,29 @@ def over(binder: Binder, node: exp.Window, scope: Scope) -> Over:
 
 
 def _definition(binder: Binder, node: exp.Window) -> exp.Window:
+    """The window with what it has of the named window that it extends."""
     named = node.args.get("alias")
     if named is None:
         return node
     select = node.find_ancestor(exp.Select)
-    window: exp.Window
-    for window in (select and select.args.get("windows")) or ():
-        if window.name.lower() == named.name.lower():
-            if node.args.get("partition_by") or node.args.get("order") or window.args.get("alias"):
-                raise refusal(binder, "OVER that extends a named window", "write it in full", node)
-            return window
-    raise binder.text.error(f"there is no window named {named.name}", node)
+    windows: list[exp.Window] = (select.args.get("windows") if select else None) or []
+    places = {window.name.lower(): place for place, window in enumerate(windows)}
+    place = places.get(named.name.lower())
+    if place is None or (node.parent is select and node in windows[: place + 1]):
+        raise binder.text.error(f"there is no window named {named.name}", node)
+    base = _definition(binder, windows[place])
+    merged = dict(base.args)
+    for key in ("partition_by", "order", "spec"):
+        given = node.args.get(key)
+        if given and (merged.get(key) or key == "partition_by"):
+            clause = {"partition_by": "PARTITION BY", "order": "ORDER BY", "spec": "a frame"}[key]
+            raise refusal(binder, f"OVER that gives {named.name} another {clause}", "write it in full", node)
+        merged[key] = given or merged.get(key)
+    extended = exp.Window(
+        this=node.this.copy(), **{k: merged.get(k) for k in ("partition_by", "order", "spec")}
+    )
+    extended.parent = node.parent
+    return extended
 
 
 def _frame(spec: exp.WindowSpec | None) -> WindowFrame:
@@ -173,6 +186,17 @@ class RowsAgain:
     def of(self, here: Any) -> Any:
         """Expressions over the row at hand, as they are over one of these rows."""
         return _with_sources(here, self.names)
+
+    def at_place(
+        self, value: Expression, order: Iterable[OrderItem], place: int, same: Sequence[Expression]
+    ) -> Select:
+        """The query of the value in the row at a place of an order, of the rows that are the `same`."""
+        parts = [*([self.where] if self.where else []), *same]
+        where = logical("AND", parts) if parts else None
+        output = Output("value", self.of(value))
+        return Select(
+            self.sources, where, (), (output,), False, top=Top((), self.of(tuple(order)), 1, place - 1)
+        )
 
     def value(
         self, aggregate: Aggregate, conditions: Iterable[Expression], nullable: bool = True
@@ -281,6 +305,7 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
             nullable,
             by=aggregate.by,
             frame=rows_from,
+            distinct=aggregate.distinct,
         )
     repeated = (aggregate.argument, *aggregate.by, *spec.partition_by, *(i.expression for i in order))
     check_repeatable(binder, name, node, repeated)

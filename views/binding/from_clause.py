@@ -30,7 +30,7 @@ from orderbook.views.binding.bound import (
     with_keys,
 )
 from orderbook.views.binding.grouping import BoundQuery, Queries, RowLimits
-from orderbook.views.binding.parser import SqlText, position
+from orderbook.views.binding.parser import START, SqlText, position
 from orderbook.views.binding.pivots import pivoted
 from orderbook.views.binding.scope import (
     FromItem,
@@ -75,6 +75,8 @@ class SourceBinder:
         pivots = node.args.get("pivots") or []
         if len(pivots) == 1 and not pivots[0].args.get("unpivot"):
             return self._pivoted(node, pivots[0], scope)
+        if isinstance(node, exp.Values):
+            node = rows_of_values(self.queries.text, node)
         if isinstance(node, exp.Subquery):
             return self._derived(node, scope)
         if not isinstance(node, exp.Table):
@@ -160,6 +162,24 @@ class SourceBinder:
                 raise text.error("the second derived table of a FROM needs an alias", node)
             raise text.error(f"{alias} stands twice in FROM; give each its own alias", node)
         return alias
+
+
+def rows_of_values(text: SqlText, node: exp.Values) -> exp.Subquery:
+    """VALUES as a UNION ALL of queries without FROM; its columns are col0, col1, ... without other names."""
+    refuse_other_clauses(text, node, {"expressions", "alias"})
+    rows = [e.expressions if isinstance(e, exp.Tuple) else [e] for e in node.expressions]
+    query: exp.Query | None = None
+    for row in rows:
+        if len(row) != len(rows[0]):
+            raise text.error(f"the rows of VALUES have {len(rows[0])} and {len(row)} columns", node)
+        named = [exp.alias_(value.copy(), f"col{place}") for place, value in enumerate(row)]
+        one = exp.Select(expressions=named)
+        query = one if query is None else exp.Union(this=query, expression=one, distinct=False)
+    alias = node.args.get("alias")
+    found = exp.Subquery(this=query, alias=alias.copy() if alias else None)
+    for part in found.walk():
+        part.meta.setdefault(START, position(node))
+    return found
 
 
 def derived_item(alias: str, id: str, query: BoundQuery, shown: int | None = None) -> FromItem:

@@ -22,6 +22,7 @@ from orderbook.views.binding.text_functions import from_text, to_text
 from orderbook.views.binding.typed_nodes import (
     TypingError,
     amounts,
+    arithmetic,
     comparison,
     constant,
     interval_of,
@@ -75,8 +76,13 @@ def _parameter(binder: Binder, node: exp.Placeholder, scope: Scope) -> Literal:
         raise binder.text.error(f"parameter :{name}: {error}", node) from None
 
 
-def _interval_literal(binder: Binder, node: exp.Interval, scope: Scope) -> Literal:
-    """An INTERVAL is its length, an INTEGER of ns."""
+def _interval(binder: Binder, node: exp.Interval, scope: Scope) -> Expression:
+    """An INTERVAL is its length, an INTEGER of ns; INTERVAL (x) MINUTE so many of a unit."""
+    unit = amounts([("1", node.args["unit"].name)]) if isinstance(node.args.get("unit"), exp.Var) else None
+    if unit and not unit[1] and not isinstance(node.this, exp.Literal | exp.Placeholder):
+        count = binder.value(node.this, scope)
+        if not isinstance(count, Literal):
+            return arithmetic("*", count, typed_nodes.number(unit[0]))
     length, months = span(binder, node, scope)
     if months:
         instead = "use days, or DATE_TRUNC and TIME_BUCKET for calendar units"
@@ -112,7 +118,7 @@ LITERAL_HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Null: _null,
     exp.Boolean: _boolean,
     exp.Placeholder: _parameter,
-    exp.Interval: _interval_literal,
+    exp.Interval: _interval,
     exp.Neg: _negated,
 }
 

@@ -1,9 +1,10 @@
-"""Values of other rows of a window: LAG, LEAD, FIRST_VALUE and LAST_VALUE, with IGNORE NULLS too.
+"""Values of other rows of a window: LAG, LEAD, FIRST_VALUE, LAST_VALUE and NTH_VALUE, with IGNORE NULLS too.
 
 LAG and LEAD stay windows, in an order that tells rows apart. FIRST_VALUE of a frame of ROWS is the value so
 many rows before or after; where there are not as many, that of the first row of the partition, which is the
 value of the least order in it. For a frame of RANGE it is that of the rows of the query once more that lie in
-it. LAST_VALUE is the same from the other side.
+it. LAST_VALUE is the same from the other side. NTH_VALUE is the value in the n-th row of the partition, where
+the frame, which begins with it, reaches so far.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,17 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from orderbook.views.binding.aggregates import in_order
-from orderbook.views.binding.bound import Aggregate, Expression, Literal, Window
+from orderbook.views.binding.bound import (
+    Aggregate,
+    ColumnRef,
+    Expression,
+    Literal,
+    Output,
+    ScalarSubquery,
+    Select,
+    Source,
+    Window,
+)
 from orderbook.views.binding.frames import (
     Distance,
     Ends,
@@ -24,6 +35,7 @@ from orderbook.views.binding.frames import (
     unproved,
 )
 from orderbook.views.binding.scope import Binder, Scope, refusal
+from orderbook.views.binding.text_functions import order_words
 from orderbook.views.binding.typed_nodes import (
     case,
     coalesce,
@@ -34,8 +46,21 @@ from orderbook.views.binding.typed_nodes import (
     number,
     zero_of,
 )
+from orderbook.views.types import Kind, Type
 
-FUNCTIONS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
+FUNCTIONS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue)
+
+
+def only_row(query: Select, id: str) -> ScalarSubquery:
+    """The value of a query of at most one row, NULL where it has none; `id` names it as a source."""
+    (output,) = query.outputs
+    kind = output.expression.type
+    column = ColumnRef(id, output.name, kind, output.expression.nullable)
+    greatest = Aggregate("max", column, kind, nullable=True)
+    if kind.kind is Kind.TEXT:
+        greatest = Aggregate("arg_max", column, kind, nullable=True, by=order_words(column)[:1])
+    outer = Select((Source(id, query),), None, (), (Output("max", greatest),), True)
+    return ScalarSubquery(outer, kind, nullable=True)
 
 
 def function_of(node: exp.Expr) -> exp.Func | None:
@@ -57,6 +82,8 @@ def value_of_row(binder: Binder, node: exp.Window, call: exp.Func, spec: Over, s
         raise refusal(binder, f"{name} by values that may be NULL", instead, node)
     skips = isinstance(node.this, exp.IgnoreNulls) and value.nullable
     found = _Values(binder, node, call, spec, value, scope, skips)
+    if isinstance(call, exp.NthValue):
+        return found.at_place()
     return found.at_distance() if isinstance(call, exp.Lag | exp.Lead) else found.at_end()
 
 
@@ -96,6 +123,31 @@ class _Values:
         if self._skips or not self._value.nullable:
             return coalesce([window, otherwise])
         return case([(self._is_there(place), window)], otherwise)
+
+    def at_place(self) -> Expression:
+        """NTH_VALUE(value, place)."""
+        frame, spec, binder = self._spec.frame, self._spec, self._binder
+        given = self._call.args.get("offset")
+        place = binder.value(given, self._scope) if given is not None else None
+        if not (isinstance(place, Literal) and type(place.value) is int and place.value > 0):
+            message = "NTH_VALUE takes a value, and which row: a whole number above 0"
+            raise binder.text.error(message, self._call)
+        ends = frame.end in (Side.CURRENT, Side.END) and frame.kind in ("RANGE", "ROWS")
+        if self._skips or frame.start is not Side.START or frame.excludes or not ends:
+            what = "IGNORE NULLS" if self._skips else "a frame that begins after the partition's first row"
+            raise self._refused(f"NTH_VALUE with {what}", "number the rows in a derived table, and join it")
+        assert spec.total is not None
+        order = [i.expression for i in spec.total]
+        check_repeatable(binder, self._name, self._node, (self._value, *spec.partition_by, *order))
+        rows = rows_again(binder, self._name, self._node, self._scope)
+        query = rows.at_place(self._value, spec.total, place.value, rows.same(spec.partition_by))
+        found = only_row(query, binder.unique("nth", self._node))
+        if frame.end is Side.END:
+            return found
+        reached = spec.total if frame.kind == "ROWS" else spec.order_by
+        most = Type(Kind.INTEGER, 0, 0, self._scope.rows)
+        count = Window("count", None, spec.partition_by, reached, most, False)
+        return case([(comparison(">=", count, place), found)], None)
 
     def at_end(self) -> Expression:
         """FIRST_VALUE(value), or LAST_VALUE."""

@@ -118,6 +118,27 @@ class QuantileDisc(exp.Expression, exp.AggFunc):
     _sql_names: ClassVar = ["QUANTILE_DISC"]
 
 
+class Composed(exp.Anonymous, exp.AggFunc):
+    """An aggregate that is a formula of others; `this` its name, `expressions` its arguments."""
+
+
+class Entropy(exp.Expression, exp.AggFunc):
+    """ENTROPY(x): the information of a value of x, in bits."""
+
+
+class Mad(exp.Expression, exp.AggFunc):
+    """MAD(x): the median distance from the median."""
+
+
+def _composed(name: str) -> Callable[[list[Any]], exp.Func]:
+    return lambda args: Composed(this=name, expressions=args)
+
+
+def _sum_of_doubles(args: list[Any]) -> exp.Func:
+    """FSUM(x), the sum of doubles; sums are compensated anyway."""
+    return exp.Sum(this=exp.cast(args[0], exp.DType.DOUBLE)) if len(args) == 1 else exp.Sum(this=None)
+
+
 def _count_if(args: list[Any]) -> exp.Func:
     """COUNT_IF(condition): the sum of 1 where it holds and 0 where it does not, NULL where it never says."""
     condition = args[0] if len(args) == 1 else None
@@ -133,6 +154,11 @@ def _count_if(args: list[Any]) -> exp.Func:
 def _count_distinct(args: list[Any]) -> exp.Func:
     """APPROX_COUNT_DISTINCT(x), which is exact here: the values are kept anyway."""
     return exp.Count(this=exp.Distinct(expressions=args[:1])) if len(args) == 1 else exp.ApproxDistinct()
+
+
+def _unparsed(name: str) -> Callable[[list[Any]], exp.Func]:
+    """A call whose arguments are left as they are written, in their order."""
+    return lambda args: exp.Anonymous(this=name, expressions=args)
 
 
 class PlacedError(ParseError):
@@ -419,15 +445,39 @@ def _quantile(node: type[exp.Func], args: list[Any]) -> exp.Func:
     return node.from_arg_list(args)
 
 
+_COMPOSED = ("PRODUCT", "GEOMEAN", "GEOMETRIC_MEAN", "SEM", "WAVG", "WEIGHTED_AVG")
+_AS_WRITTEN = ("DATE_DIFF", "DATEDIFF", "DATE_SUB", "DATESUB", "DATE_ADD")
+
+
 class _Parser(DeclarationParser):
     """sqlglot's parser; nodes keep where they start."""
 
+    # x ^ y and x ** y are powers, and bind tighter than products.
+    BITWISE: ClassVar = {k: v for k, v in Parser.BITWISE.items() if k is not TokenType.CARET}
+    EXPONENT: ClassVar = {TokenType.CARET: exp.Pow, TokenType.DSTAR: exp.Pow}
+    RANGE_PARSERS: ClassVar = {
+        **Parser.RANGE_PARSERS,
+        TokenType.TILDE: lambda self, this: exp.RegexpLike(this=this, expression=self._parse_bitwise()),
+    }
+
     FUNCTIONS: ClassVar = {
         **Parser.FUNCTIONS,
+        **{name: _composed(name) for name in _COMPOSED},
+        "ENTROPY": Entropy.from_arg_list,
+        "MAD": Mad.from_arg_list,
+        "COUNT_STAR": lambda args: exp.Count(this=exp.Star(), expressions=args),
+        **dict.fromkeys(("FSUM", "KAHAN_SUM", "SUMKAHAN"), _sum_of_doubles),
+        **dict.fromkeys(("FAVG", "MEAN"), exp.Avg.from_arg_list),
+        "SUM_NO_OVERFLOW": exp.Sum.from_arg_list,
+        "ARBITRARY": exp.AnyValue.from_arg_list,
+        "EVERY": exp.LogicalAnd.from_arg_list,
+        "APPROX_QUANTILE": partial(_quantile, QuantileCont),
+        "RESERVOIR_QUANTILE": partial(_quantile, exp.Quantile),
         "KURTOSIS_POP": KurtosisPop.from_arg_list,
         **dict.fromkeys(("COUNT_IF", "COUNTIF"), _count_if),
         **dict.fromkeys(("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT"), _count_distinct),
         "IFF": exp.If.from_arg_list,
+        **{name: _unparsed(name) for name in _AS_WRITTEN},
         "EWMA": Ewma.from_arg_list,
         "DECAYED_SUM": DecayedSum.from_arg_list,
         "QUANTILE_CONT": partial(_quantile, QuantileCont),
@@ -509,6 +559,7 @@ class Sql(Dialect):
             **tokens.Tokenizer.KEYWORDS,
             "STREAM": TokenType.STREAM,
             "//": TokenType.DIV,
+            "**": TokenType.DSTAR,
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
         }
 

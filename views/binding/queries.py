@@ -26,6 +26,7 @@ from orderbook.views.binding.bound import (
     has,
     rewritten,
 )
+from orderbook.views.binding.column_patterns import with_columns
 from orderbook.views.binding.expressions import ExpressionBinder
 from orderbook.views.binding.final_clauses import (
     CLAUSES,
@@ -110,13 +111,16 @@ def over_groups(
 
 
 _MODIFIERS = {"with_", "order", "limit", "offset"}
-_TAKEN = {"this", "expression", "distinct", *_MODIFIERS}
+_TAKEN = {"this", "expression", "distinct", "by_name", *_MODIFIERS}
 
 
 def set_operands(tree: exp.SetOperation) -> list[exp.Expr]:
     """The operands of a UNION ALL from left to right, through those it starts with; else both."""
     left = tree.this
-    alike = all(isinstance(t, exp.Union) and not t.args.get("distinct") for t in (tree, left))
+    alike = all(
+        isinstance(t, exp.Union) and not t.args.get("distinct") and not t.args.get("by_name")
+        for t in (tree, left)
+    )
     if alike and not any(left.args.get(k) for k in _MODIFIERS):
         return [*set_operands(left), tree.expression]
     return [left, tree.expression]
@@ -126,6 +130,8 @@ def combined(queries: Queries, tree: exp.SetOperation, parts: Sequence[BoundQuer
     """The set operation of bound operands, without its ORDER BY and LIMIT."""
     refuse_other_clauses(queries.text, tree, _TAKEN)
     name = tree.key.upper()
+    if tree.args.get("by_name"):
+        parts = _by_name(queries, tree, parts)
     counts = [len(p.select.outputs) for p in parts]
     if len(set(counts)) > 1:
         other = next(c for c in counts if c != counts[0])
@@ -137,6 +143,26 @@ def combined(queries: Queries, tree: exp.SetOperation, parts: Sequence[BoundQuer
         instead = f"{name} without ALL gives each row once"
         raise queries.text.error(refusal_text(f"{name} ALL", instead), tree)
     return _matched(queries, tree, parts, ">" if isinstance(tree, exp.Intersect) else "=")
+
+
+def _by_name(queries: Queries, tree: exp.SetOperation, parts: Sequence[BoundQuery]) -> list[BoundQuery]:
+    """The operands of UNION BY NAME, with all columns of both in one order, NULL where one has none."""
+    if not isinstance(tree, exp.Union):
+        instead = "select the columns in one order"
+        raise queries.text.error(refusal_text(f"{tree.key.upper()} BY NAME", instead), tree)
+    if twice := [n for p in parts for n in sorted(p.ambiguous)]:
+        raise queries.text.error(
+            f"UNION BY NAME of a query with two columns {twice[0]}; name them apart", tree
+        )
+    columns = {o.name: o.expression.type for p in reversed(parts) for o in reversed(p.select.outputs)}
+    order = dict.fromkeys(o.name for p in parts for o in p.select.outputs)
+    found = []
+    for part in parts:
+        own = {o.name: o for o in part.select.outputs}
+        absent = {n: Output(n, Literal(None, columns[n], nullable=True)) for n in order if n not in own}
+        outputs = tuple(own.get(n) or absent[n] for n in order)
+        found.append(replace(part, select=replace(part.select, outputs=outputs)))
+    return found
 
 
 def _union(queries: Queries, tree: exp.SetOperation, parts: Sequence[BoundQuery]) -> BoundQuery:
@@ -370,10 +396,11 @@ class QueryBinder:
 
     def _branch(self, tree: exp.Select, parent: Scope | None, limits: RowLimits, chosen: int = 0) -> _Branch:
         """The query for one of its grouping sets."""
-        row_number = self._limited_output(tree, limits) or self._limited_qualify(tree)
-        sets = grouping_sets(tree, self.text)
         scope = Scope(self.text, parent)
         sources, conditions = self._rows(tree, scope)
+        tree = with_columns(self.text, tree, scope)
+        row_number = self._limited_output(tree, limits) or self._limited_qualify(tree)
+        sets = grouping_sets(tree, self.text)
         if self.keyed and conditions:
             not_null = kept_from_null(logical("AND", conditions))
             alone = {source.id for source in sources if isinstance(source, Source)}
@@ -423,7 +450,8 @@ class QueryBinder:
             done = [f.conjunct for f in found if f.subject.name.lower() in applied]
             remaining = [c for c in conjuncts(where.this) if all(c is not d for d in done)]
             parts = remaining if done else [where.this]
-            conditions += [self.expressions.condition(c, scope) for c in parts]
+            known = _outputs_in_where(tree, scope)
+            conditions += [self.expressions.condition(with_aliases(c, known, scope), scope) for c in parts]
         return with_implied_in_sources(sources, conditions)
 
     def _having(self, tree: exp.Select, known: Mapping[str, exp.Expr], scope: Scope) -> Expression | None:
@@ -501,6 +529,15 @@ class QueryBinder:
             close = nearest(name, (n for _, n in known))
             raise self.text.error(f"* has no column {f'{alias}.' if alias else ''}{name}{close}", node)
         return places
+
+
+def _outputs_in_where(tree: exp.Select, scope: Scope) -> dict[str, exp.Expr]:
+    """The outputs that WHERE may name, as in DuckDB: those whose names no query around has a column of."""
+    known: dict[str, exp.Expr] = {}
+    for item in tree.expressions:
+        define(known, item, scope)
+    outer = [s for s in scope.chain() if s is not scope]
+    return {name: node for name, node in known.items() if not any(s.has(name) for s in outer)}
 
 
 def _listed(star: exp.Star, key: str) -> list[exp.Expr]:

@@ -40,22 +40,20 @@ _CLAUSES: dict[str, tuple[str, str]] = {
     "cube": ("WITH CUBE", "write GROUP BY CUBE (...)"),
     "rollup": ("WITH ROLLUP", "write GROUP BY ROLLUP (...)"),
     "totals": ("WITH TOTALS", "write GROUP BY GROUPING SETS ((...), ())"),
-    "by_name": ("UNION BY NAME", "select the columns in one order"),
 }
 
 _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Distinct: ("DISTINCT", "GROUP BY the columns in a derived table"),
     exp.Any: ("ANY without a comparison", "write x = ANY (SELECT ...)"),
     exp.All: ("ALL without a comparison", "write x = ALL (SELECT ...)"),
-    exp.SimilarTo: ("SIMILAR TO", "write LIKE"),
-    exp.RegexpLike: ("regular expression", "write LIKE"),
+    exp.Collate: ("COLLATE", "compare LOWER(x) with LOWER(y)"),
     exp.Tuple: ("row value", "compare column by column"),
-    exp.Values: ("VALUES", "declare a table with CREATE TABLE"),
+    exp.Values: ("VALUES here", "write FROM (VALUES (1, 'x')) AS t(a, b)"),
+    exp.Columns: ("COLUMNS here", "it stands in the outputs of SELECT"),
     exp.Unnest: ("UNNEST", ""),
     exp.Lateral: ("LATERAL", "write a correlated scalar subquery"),
     exp.BitwiseAnd: ("& operator", ""),
     exp.BitwiseOr: ("| operator", ""),
-    exp.BitwiseXor: ("^ operator", "write POWER(x, y)"),
     exp.BitwiseNot: ("~ operator", ""),
     exp.Star: ("* here", "name the columns"),
     exp.Dot: ("name of several parts", "write alias.column"),
@@ -64,32 +62,22 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Parameter: ("@ parameter", "write :name"),
     exp.Rand: ("volatile function RANDOM", "draw the number where rows are made, as a column"),
     exp.Randn: ("volatile function RANDN", "draw the number where rows are made, as a column"),
-    exp.ApproxQuantile: (
-        "aggregate APPROX_QUANTILE",
-        "write QUANTILE_CONT or QUANTILE_DISC, which are exact",
-    ),
     exp.Uuid: ("volatile function UUID", "make it where rows are made, as a column"),
 }
 
 _DATE_FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.CurrentDate: "write DATE_TRUNC('day', NOW())",
     exp.CurrentTime: "write NOW()",
     exp.CurrentDatetime: "write NOW()",
-    exp.DateAdd: "write ts + INTERVAL '1 day'",
-    exp.DateSub: "write ts - INTERVAL '1 day'",
-    exp.DateDiff: "subtract the timestamps, which gives ns",
     exp.AtTimeZone: "timestamps are UTC; add an INTERVAL",
 }
 _NAMES = {
     "AGE": "subtract the timestamps, which gives ns",
-    "STRFTIME": "format the time where it is read",
-    "TO_TIMESTAMP": "write MAKE_TIMESTAMP_NS(ns)",
-    "MAKE_TIMESTAMP": "write MAKE_TIMESTAMP_NS(ns)",
+    "STRPTIME": "write TIMESTAMP '2024-01-31 12:00:00', or CAST(x AS TIMESTAMP)",
 }
 _AGGREGATES = (
     "those maintained are SUM, COUNT, AVG, MIN, MAX, VARIANCE, STDDEV, SKEWNESS, KURTOSIS, CORR, COVAR_POP, "
     "COVAR_SAMP, REGR_SLOPE and the like, EWMA, DECAYED_SUM, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE, "
-    "ARG_MIN, ARG_MAX, FIRST, LAST, BOOL_AND and BOOL_OR"
+    "ARG_MIN, ARG_MAX, FIRST, LAST, PRODUCT, MAD, ENTROPY, BOOL_AND and BOOL_OR"
 )
 
 

@@ -15,19 +15,34 @@ from orderbook.views.binding.typed_nodes import (
     TypingError,
     adopt,
     arithmetic,
+    case,
     coalesce,
     comparison,
     is_null_literal,
+    logical,
+    negative,
     number,
 )
+from orderbook.views.scalars import formats
 from orderbook.views.scalars.texts import FUNCTIONS, ORDER_WORDS, SPACES
 from orderbook.views.types import BOOLEAN, DOUBLE, INT64_MAX, TEXT, Kind, Type
 
 # How long LPAD, RPAD and REPEAT may make a text.
 MOST_CHARACTERS = 2**15 - 1
 _ALL = number(2**31 - 1)
-_SHOWN = {"has_prefix": "STARTS_WITH", "has_suffix": "ENDS_WITH", "position": "STRPOS", "code_point": "ASCII",
-          "byte_length": "STRLEN"}  # fmt: skip
+_SHOWN = {
+    "byte_length": "STRLEN",
+    "character": "CHR",
+    "code_point": "ASCII",
+    "has_prefix": "STARTS_WITH",
+    "has_suffix": "ENDS_WITH",
+    "ilike_text": "ILIKE",
+    "like_text": "LIKE",
+    "months_later": "INTERVAL of months",
+    "part": "[ ]",
+    "position": "STRPOS",
+    "regexp_replace_all": "REGEXP_REPLACE",
+}
 
 
 def apply(name: str, args: Sequence[Expression]) -> Function:
@@ -172,7 +187,107 @@ def _of(name: str, *keys: str) -> Handler:
     return handler
 
 
+def _initcap(binder: Binder, node: exp.Initcap, scope: Scope) -> Expression:
+    return apply("initcap", [binder.value(node.this, scope)])
+
+
+def _character(binder: Binder, node: exp.Chr, scope: Scope) -> Expression:
+    arguments(binder, "chr", node, len(node.expressions), 1, 1)
+    return apply("character", [binder.value(node.expressions[0], scope)])
+
+
+_SPLITS = ("string_split", "str_split", "string_to_array", "split")
+
+
+def _bracket(binder: Binder, node: exp.Bracket, scope: Scope) -> Expression:
+    """x[a:b], x[i], and one part of STRING_SPLIT(x, separator)."""
+    subject, (place, *others) = node.this, node.expressions
+    split = _split(subject)
+    if others or (split and isinstance(place, exp.Slice)):
+        raise refusal(
+            binder, "such a part of a list", "write STRING_SPLIT(x, y)[i], or x[a:b] of a TEXT", node
+        )
+    if split:
+        text, separator = (binder.value(n, scope) for n in split)
+        at = binder.value(place, scope)
+        again = [binder.value(n, scope) for n in (*split, place, place)]
+        count, found = apply("parts", [text, separator]), apply("split_part", [*again[:2], at])
+        there = [
+            comparison("<=", _distance(again[2]), count),
+            comparison("<>", again[3], number(0)),
+        ]
+        return case([(logical("AND", there), found)], None)
+    text = binder.value(subject, scope)
+    if text.type.kind is not Kind.TEXT:
+        raise refusal(binder, f"[ ] of {text.type.kind.value}", "it takes a part of a TEXT", node)
+    if isinstance(place, exp.Slice):
+        if place.args.get("step"):
+            raise refusal(binder, "a step in [ ]", "leave it out", node)
+        first, last = (place.this or exp.Literal.number(1)), place.expression
+        end = binder.value(last, scope) if last else _ALL
+        return apply("part", [text, binder.value(first, scope), end])
+    return apply("part", [text, binder.value(place, scope), binder.value(place, scope)])
+
+
+def _distance(value: Expression) -> Expression:
+    return case([(comparison("<", value, number(0)), negative(value))], value)
+
+
+def _split(node: exp.Expr) -> list[exp.Expr] | None:
+    """The text and the separator of a call that splits one; None for another node."""
+    if isinstance(node, exp.Split):
+        return [node.this, node.expression]
+    named = isinstance(node, exp.Anonymous) and node.name.lower() in _SPLITS and len(node.expressions) == 2
+    return list(node.expressions) if named else None
+
+
+def _format(binder: Binder, node: exp.Format | exp.Anonymous, scope: Scope) -> Expression:
+    """FORMAT('{:.2f} {}', x, y) and PRINTF('%d', x): each piece is a text of its own."""
+    of_c = isinstance(node, exp.Anonymous)
+    given = node.expressions if of_c else [node.this, *node.expressions]
+    form, *nodes = given or [None]
+    name = "PRINTF" if of_c else "FORMAT"
+    if not isinstance(form, exp.Literal) or not form.is_string:
+        raise refusal(binder, f"{name} of a format that is not constant", "write it first, as a text", node)
+    try:
+        pieces = formats.pieces(form.name, of_c)
+        found: list[Expression] = []
+        for piece in pieces:
+            if isinstance(piece, str):
+                found.append(Literal(piece, TEXT))
+                continue
+            place, own = piece
+            if place >= len(nodes):
+                raise binder.text.error(f"{name} has no value for {own}", form)
+            found.append(_piece(binder.value(nodes[place], scope), own))
+    except formats.FormatError as error:
+        raise binder.text.error(str(error), form) from None
+    return concatenated(found) if found else Literal("", TEXT)
+
+
+def _piece(value: Expression, form: str) -> Expression:
+    """A value by the format of it; raises FormatError where it is none of such values."""
+    kind = value.type
+    example: int | float | str
+    if kind.kind is Kind.INTEGER:
+        name, example, given = "format_integer", 1, value
+    elif kind.numeric:
+        name, example, given = "format_double", 1.5, value
+    else:
+        name, example, given = "format_text", "x", to_text(value)
+    plain = form if form.startswith("{") or not form.endswith("i") else form[:-1] + "d"
+    getattr(formats, name)(example, plain)
+    return Function(name, (given, Literal(plain, TEXT)), TEXT, value.nullable)
+
+
 HANDLERS: dict[type[exp.Expr], Handler] = {
+    exp.Bracket: _bracket,
+    exp.Format: _format,
+    exp.Initcap: _initcap,
+    exp.Chr: _character,
+    exp.Translate: _of("translate", "this", "from_", "to"),
+    exp.MD5: _of("md5", "this"),
+    exp.Levenshtein: _of("levenshtein", "this", "expression"),
     exp.Upper: _of("upper", "this"),
     exp.Lower: _of("lower", "this"),
     exp.Length: _of("length", "this"),
@@ -192,5 +307,24 @@ HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.DPipe: _pipes,
     exp.ConcatWs: _joined,
 }
-# Functions that sqlglot has no node of.
-NAMED: dict[str, str] = {"strlen": "byte_length", "octet_length": "byte_length", "ord": "code_point"}
+
+
+def _call(own: str) -> Handler:
+    """The handler of a function that the parser has no node of."""
+
+    def handler(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+        count = len(FUNCTIONS[own].arguments)
+        arguments(binder, node.name, node, len(node.expressions), count, count)
+        return apply(own, [binder.value(n, scope) for n in node.expressions])
+
+    return handler
+
+
+NAMED: dict[str, Handler] = {
+    "strlen": _call("byte_length"),
+    "octet_length": _call("byte_length"),
+    "ord": _call("code_point"),
+    "sha256": _call("sha256"),
+    "editdist3": _call("levenshtein"),
+    "printf": _format,
+}

@@ -1,7 +1,5 @@
 """Functions of time: parts of a timestamp, truncation to calendar units and buckets, NOW()."""
 
-import calendar
-import datetime
 from dataclasses import replace
 from decimal import Decimal
 
@@ -20,11 +18,13 @@ from orderbook.views.binding.bound import (
     Select,
     Source,
 )
-from orderbook.views.binding.literals_and_casts import span
+from orderbook.views.binding.literals_and_casts import converted, span
 from orderbook.views.binding.scope import Binder, Handler, Scope, arguments, refusal
-from orderbook.views.binding.typed_nodes import TypingError, adopt, arithmetic, number
+from orderbook.views.binding.text_functions import apply
+from orderbook.views.binding.typed_nodes import MONTHS, TypingError, adopt, arithmetic, number
+from orderbook.views.scalars import formats, texts
 from orderbook.views.scalars.texts import SECOND
-from orderbook.views.types import CLOCK, TEXT, TIMESTAMP, Kind, Relation, Type
+from orderbook.views.types import BIGINT, CLOCK, TEXT, TIMESTAMP, Kind, Relation, Type
 
 _DAY = 86_400 * SECOND
 # The parts of a timestamp and the range of each, within the years of 64-bit ns.
@@ -67,6 +67,8 @@ _TRUNCATED = {
     "quarter": 92 * _DAY,
     "year": 366 * _DAY,
 }
+# 2000-01-03, where buckets begin.
+_FIRST_BUCKET = 946_857_600 * SECOND
 _MONTH_BUCKETS = {1: "month", 3: "quarter", 12: "year"}
 _EPOCHS = {"epoch_ms": Decimal("0.000001"), "epoch_us": Decimal("0.001")}
 
@@ -80,7 +82,7 @@ def _moment(binder: Binder, name: str, node: exp.Expr, scope: Scope) -> Expressi
 
 
 def _part(binder: Binder, name: str, of: exp.Expr, node: exp.Expr, scope: Scope) -> Expression:
-    """A part by one of its names; `epoch` is the seconds since 1970, a DOUBLE."""
+    """A part by one of its names; `epoch` is the seconds since 1970, or of a length of time: a DOUBLE."""
     name = name.lower()
     part = _OTHER_NAMES.get(name, name)
     if part == "yearweek":
@@ -89,9 +91,11 @@ def _part(binder: Binder, name: str, of: exp.Expr, node: exp.Expr, scope: Scope)
     if part != "epoch" and part not in _PARTS:
         instead = f"the parts are {', '.join(_PARTS)} and epoch"
         raise refusal(binder, f"date part {name.upper()}", instead, node)
-    value = _moment(binder, name, of, scope)
     if part == "epoch":
-        return arithmetic("/", _nanoseconds(value), number(SECOND))
+        length = binder.value(of, scope)
+        ns = length if length.type.kind is Kind.INTEGER else _nanoseconds(_moment(binder, name, of, scope))
+        return arithmetic("/", ns, number(SECOND))
+    value = _moment(binder, name, of, scope)
     kind = Type(Kind.INTEGER, 0, *_PARTS[part])
     return Function("date_part", (Literal(part, TEXT), value), kind, value.nullable)
 
@@ -158,13 +162,10 @@ def _datetrunc(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
 
 
 def _time_bucket(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
-    """Buckets of a fixed width, counted from 2000-01-03; those of 1, 3 and 12 months are the calendar's."""
-    if len(node.expressions) > 2:
-        raise refusal(
-            binder, "TIME_BUCKET with an offset or origin", "shift the timestamp before and after", node
-        )
-    arguments(binder, "time_bucket", node, len(node.expressions), 2, 2)
-    width, of = node.expressions
+    """Buckets of a fixed width, counted from 2000-01-03, or from a third argument or so much after; those of
+    1, 3 and 12 months are the calendar's."""
+    arguments(binder, "time_bucket", node, len(node.expressions), 2, 3)
+    width, of, *origin = node.expressions
     if isinstance(width, exp.Interval):
         length, months = span(binder, width, scope)
     else:
@@ -174,12 +175,25 @@ def _time_bucket(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expressio
     if months and (length or months not in _MONTH_BUCKETS):
         raise refusal(binder, "TIME_BUCKET of these months", "1, 3 and 12 months are maintained", node)
     value = _moment(binder, "TIME_BUCKET", of, scope)
+    if months and origin:
+        instead = "leave the offset out, or shift the timestamp before and after"
+        raise refusal(binder, "TIME_BUCKET of months with an offset or origin", instead, node)
     if months:
         unit = _MONTH_BUCKETS[months]
         return _floored("date_trunc", Literal(unit, TEXT), _TRUNCATED[unit], value)
     if length <= 0:
         raise binder.text.error("TIME_BUCKET takes a constant INTERVAL above 0", node)
-    return _floored("time_bucket", number(length), length, value)
+    if not origin:
+        return _floored("time_bucket", number(length), length, value)
+    given = binder.value(origin[0], scope)
+    if not isinstance(given, Literal) or type(given.value) is not int:
+        instead = "write a constant INTERVAL, or the TIMESTAMP that a bucket begins at"
+        raise refusal(binder, "TIME_BUCKET with such an origin", instead, node)
+    since = given.value - _FIRST_BUCKET if given.type.kind is Kind.TIMESTAMP else given.value
+    shift = number(since % length)
+    return arithmetic(
+        "+", _floored("time_bucket", number(length), length, arithmetic("-", value, shift)), shift
+    )
 
 
 def _epoch_floor(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
@@ -219,8 +233,8 @@ def _now(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
     return ScalarSubquery(query, TIMESTAMP, False)
 
 
-def moved_by_months(binder: Binder, node: exp.Binary, scope: Scope) -> Literal | None:
-    """A constant moment, an INTERVAL with months more or less; None where it is anything else."""
+def moved_by_months(binder: Binder, node: exp.Binary, scope: Scope) -> Expression | None:
+    """A moment, an INTERVAL with months more or less; None where it is anything else."""
     if not isinstance(node, exp.Add | exp.Sub):
         return None
     moment, width = node.this, node.expression.unnest()
@@ -228,31 +242,152 @@ def moved_by_months(binder: Binder, node: exp.Binary, scope: Scope) -> Literal |
         moment, width = node.expression, moment.unnest()
     if not isinstance(width, exp.Interval):
         return None
+    unit = width.args.get("unit")
+    if isinstance(unit, exp.Var) and unit.name.upper() not in MONTHS:
+        return None
     length, months = span(binder, width, scope)
     if not months:
         return None
     start = binder.value(moment, scope)
-    if not isinstance(start, Literal) or start.type.kind is not Kind.TIMESTAMP or start.value is None:
+    known = start.value if isinstance(start, Literal) else 0
+    if start.type.kind is not Kind.TIMESTAMP or not isinstance(known, int):
         return None
     sign = -1 if isinstance(node, exp.Sub) else 1
-    try:
-        found = _months_later(int(start.value), sign * months) + sign * length
-    except (ValueError, OverflowError):
-        found = TIMESTAMP.high + 1
-    if not TIMESTAMP.low <= found <= TIMESTAMP.high:
+    if not isinstance(start, Literal):
+        return arithmetic("+", _later(start, sign * months), number(sign * length))
+    found = texts.months_later(int(known), sign * months) + sign * length
+    if not TIMESTAMP.low < found < TIMESTAMP.high:
         raise binder.text.error("this time lies beyond the years that a TIMESTAMP holds", node)
     return replace(start, value=found, type=replace(start.type, low=found, high=found))
 
 
-def _months_later(moment: int, months: int) -> int:
-    """The same time of the same day, or of the last that its month has. ValueError: no year that there is."""
-    day, time = divmod(moment, _DAY)
-    date = datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
-    years, month = divmod(date.month - 1 + months, 12)
-    year = date.year + years
-    last = calendar.monthrange(year, month + 1)[1]
-    later = datetime.date(year, month + 1, min(date.day, last))
-    return (later - datetime.date(1970, 1, 1)).days * _DAY + time
+def _later(value: Expression, months: int) -> Expression:
+    """The same time of a day so many months later, the last of a month that is shorter."""
+    moved = apply("months_later", [_nanoseconds(value), number(months)])
+    return Cast(moved, TIMESTAMP, moved.nullable)
+
+
+def _last_day(binder: Binder, node: exp.LastDay, scope: Scope) -> Expression:
+    if node.args.get("unit"):
+        raise refusal(binder, "LAST_DAY of another unit", "write LAST_DAY(ts)", node)
+    first = _truncated(binder, "month", node.this, node, scope)
+    return arithmetic("-", _later(first, 1), number(_DAY))
+
+
+def _strftime(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    arguments(binder, "strftime", node, len(node.expressions), 2, 2)
+    of, form = node.expressions
+    if isinstance(of, exp.Literal) and not isinstance(form, exp.Literal):
+        of, form = form, of
+    if not isinstance(form, exp.Literal) or not form.is_string:
+        raise refusal(binder, "STRFTIME by a format that is not constant", "write it as in '%Y-%m-%d'", node)
+    return _shown(binder, "STRFTIME", of, form.name, form, scope)
+
+
+def _shown(binder: Binder, name: str, of: exp.Expr, form: str, node: exp.Expr, scope: Scope) -> Expression:
+    value = _moment(binder, name, of, scope)
+    try:
+        formats.strftime(0, form)
+    except formats.FormatError as error:
+        raise binder.text.error(str(error), node) from None
+    return apply("strftime", [_nanoseconds(value), Literal(form, TEXT)])
+
+
+def _name_of(form: str) -> Handler:
+    """DAYNAME and MONTHNAME."""
+    return lambda binder, node, scope: _shown(binder, node.sql_name(), node.this, form, node, scope)
+
+
+def _unit(binder: Binder, name: str, node: exp.Expr) -> str:
+    """The name of a unit, written as a text or as it is."""
+    plain = isinstance(node, exp.Column) and not node.args.get("table")
+    if not plain and not (isinstance(node, exp.Literal) and node.is_string):
+        raise refusal(binder, f"{name} by a unit that is not constant", "write it as 'minute'", node)
+    given = node.name.lower()
+    unit = _OTHER_NAMES.get(given, given)
+    if unit != "nanosecond" and unit not in _TRUNCATED:
+        units = ", ".join(_TRUNCATED)
+        raise refusal(binder, f"{name} by {given.upper()}", f"the units are {units} and nanosecond", node)
+    return unit
+
+
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+
+
+def _difference(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """DATE_DIFF(unit, from, to): how many units begin after the one and until the other."""
+    name, (given, start, end) = _three(binder, node)
+    unit = _unit(binder, name, given)
+    if unit in _MONTHS:
+        parts = ["year"] if unit == "year" else ["year", unit]
+        first, *others = (
+            arithmetic("-", *(_part(binder, p, of, node, scope) for of in (end, start))) for p in parts
+        )
+        for other in others:
+            first = arithmetic("+", arithmetic("*", first, number(12 // _MONTHS[unit])), other)
+        return first
+    if unit == "nanosecond":
+        return arithmetic("-", *(_moment(binder, name, of, scope) for of in (end, start)))
+    # Weeks are seven days, as in DuckDB, wherever they begin.
+    begins = "day" if unit == "week" else unit
+    begun = arithmetic("-", *(_truncated(binder, begins, of, node, scope) for of in (end, start)))
+    return functions.call("div", [begun, number(_TRUNCATED[unit])])
+
+
+def _elapsed(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """DATE_SUB(unit, from, to): how many whole units lie between, or DATE_SUB(ts, INTERVAL)."""
+    if len(node.expressions) == 2:
+        return _moved(binder, node, scope)
+    name, (given, start, end) = _three(binder, node)
+    unit = _unit(binder, name, given)
+    if unit in _MONTHS:
+        instead = f"write DATE_DIFF('{unit}', x, y), which counts those that begin"
+        raise refusal(binder, f"{name} by {unit.upper()}", instead, node)
+    between = arithmetic("-", *(_moment(binder, name, of, scope) for of in (end, start)))
+    return functions.call("div", [between, number(_TRUNCATED.get(unit, 1))])
+
+
+def _three(binder: Binder, node: exp.Anonymous) -> tuple[str, list[exp.Expr]]:
+    arguments(binder, node.name, node, len(node.expressions), 3, 3)
+    return node.name.upper(), node.expressions
+
+
+def _moved(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """DATE_ADD(ts, INTERVAL ...) as ts + INTERVAL ..."""
+    arguments(binder, node.name, node, len(node.expressions), 2, 2)
+    start, width = node.expressions
+    kind = exp.Add if node.name.upper() == "DATE_ADD" else exp.Sub
+    return binder.value(kind(this=start.copy(), expression=width.copy()), scope)
+
+
+def _today(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
+    return _floored("date_trunc", Literal("day", TEXT), _DAY, _now(binder, node, scope))
+
+
+def _of_count(unit: int) -> Handler:
+    """TO_TIMESTAMP(seconds) and MAKE_TIMESTAMP(microseconds): so many of `unit` ns since 1970."""
+
+    def handler(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+        name = node.name.upper()
+        if len(node.expressions) > 1:
+            instead = "write TIMESTAMP '2024-01-31 12:00:00', or CAST(x AS TIMESTAMP) of a TEXT"
+            raise refusal(binder, f"{name} of parts", instead, node)
+        arguments(binder, name, node, len(node.expressions), 1, 1)
+        value = binder.value(node.expressions[0], scope)
+        if not value.type.numeric:
+            raise TypingError(f"{name} of {value.type.kind.value} is not supported; it takes a number")
+        length = functions.call("round", [arithmetic("*", value, number(unit))])
+        whole = converted(length, BIGINT)
+        assert whole is not None
+        return Cast(whole, replace(whole.type, kind=Kind.TIMESTAMP), whole.nullable)
+
+    return handler
+
+
+def _date(binder: Binder, node: exp.Date, scope: Scope) -> Expression:
+    if node.expressions or node.args.get("zone"):
+        raise refusal(binder, "DATE of such arguments", "write DATE '2024-01-31', or ts::DATE", node)
+    return binder.value(exp.cast(node.this.copy(), exp.DType.DATE), scope)
 
 
 HANDLERS: dict[type[exp.Expr], Handler] = {
@@ -260,6 +395,11 @@ HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.DateTrunc: _date_trunc,
     exp.TimestampTrunc: _date_trunc,
     exp.CurrentTimestamp: _now,
+    exp.CurrentDate: _today,
+    exp.LastDay: _last_day,
+    exp.Dayname: _name_of("%A"),
+    exp.Monthname: _name_of("%B"),
+    exp.Date: _date,
     exp.Year: _named_part("year"),
     exp.Quarter: _named_part("quarter"),
     exp.Month: _named_part("month"),
@@ -304,6 +444,13 @@ NAMED: dict[str, Handler] = {
     "epoch_us": _epoch_floor,
     "epoch_ns": _epoch_ns,
     "make_timestamp_ns": _from_nanoseconds,
+    "make_timestamp": _of_count(1_000),
+    "to_timestamp": _of_count(SECOND),
     "now": _now,
+    "today": _today,
+    "strftime": _strftime,
+    **dict.fromkeys(("date_diff", "datediff"), _difference),
+    **dict.fromkeys(("date_sub", "datesub"), _elapsed),
+    "date_add": _moved,
     **{name: _named_part(name) for name in _NAMED_PARTS},
 }

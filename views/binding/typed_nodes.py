@@ -49,7 +49,7 @@ _UNITS = {
     for name in names.split()
 }
 # Units without a fixed length, in months.
-_MONTHS = {"MONTH": 1, "MONTHS": 1, "MON": 1, "MONS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12,
+MONTHS = {"MONTH": 1, "MONTHS": 1, "MON": 1, "MONS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12,
            "YEARS": 12, "Y": 12}  # fmt: skip
 _AMOUNT = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s*([A-Za-z]+)\s*,?")
 _NUMBER = re.compile(r"[+-]?\d{1,9}(?:\.\d{0,9})?")
@@ -78,8 +78,8 @@ def amounts(pairs: Iterable[tuple[str, str]]) -> tuple[int, int] | None:
         if not _NUMBER.fullmatch(number):
             return None
         amount = Decimal(number)
-        if unit in _MONTHS:
-            months += amount * _MONTHS[unit]
+        if unit in MONTHS:
+            months += amount * MONTHS[unit]
         elif unit in _UNITS:
             length += amount * _UNITS[unit]
         else:

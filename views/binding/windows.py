@@ -16,9 +16,12 @@ from orderbook.views.binding.bound import (
     OrderItem,
     Window,
 )
+from orderbook.views.binding.composed_aggregates import composed
 from orderbook.views.binding.frames import Distance, Over, Side, WindowFrame, over, unproved, within
 from orderbook.views.binding.functions import call
+from orderbook.views.binding.parser import Composed
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
+from orderbook.views.binding.text_functions import order_words
 from orderbook.views.binding.typed_nodes import (
     arithmetic,
     case,
@@ -55,24 +58,80 @@ def _bound(binder: Binder, node: exp.Window, scope: Scope) -> Expression:
     relative = _RELATIVE.get(type(node.this))
     if relative:
         return relative(binder, node, spec, scope)
+    node = _by_other_names(node)
     other = other_rows.function_of(node.this)
     if other is not None:
         return other_rows.value_of_row(binder, node, other, spec, scope)
     call = aggregates.call_of(node.this)
-    if call is None or call.name in ("arg_min", "arg_max"):
+    if call is not None and isinstance(call.node, Composed):
+        return _composed(binder, node, call, scope)
+    if call is None:
         raise _refused(binder, node)
+    if call.name in ("arg_min", "arg_max"):
+        return _over(binder, node, spec, scope, _chosen(binder, node, call, scope))
     value, distinct = aggregates.argument(binder, call, scope)
     by = aggregates.explained_by(binder, call, value, scope, spec.order_by)
-    if distinct:
-        raise refusal(binder, f"{call.shown}(DISTINCT) OVER", "aggregate a derived table and join it", node)
-    kind = aggregates.result_type(call.name, value.type, scope.rows) if value else _count(scope)
-    nullable = aggregates.nullable_over_rows(call.name, value)
+    nullable, name = aggregates.nullable_over_rows(call.name, value), call.name
+    if value is not None and value.type.kind is Kind.TEXT and name in ("min", "max"):
+        name, by = f"arg_{name}", order_words(value)
+    kind = value.type if by and value and name.startswith("arg_") else None
+    if kind is None:
+        kind = aggregates.result_type(name, value.type, scope.rows) if value else _count(scope)
+    distinct = distinct and name not in ("min", "max", "arg_min", "arg_max")
+    return _over(binder, node, spec, scope, Aggregate(name, value, kind, nullable, distinct, by))
+
+
+def _chosen(binder: Binder, node: exp.Window, call: aggregates.Call, scope: Scope) -> Aggregate:
+    """ARG_MIN(x, y) or ARG_MAX(x, y), NULL over no rows that have both."""
+    found = aggregates.of_first(binder, call, scope)
+    if not isinstance(found, Aggregate):
+        raise refusal(binder, f"{call.shown} of what may be NULL OVER rows", "write ARG_MIN or ARG_MAX", node)
+    nullable = any(e is not None and e.nullable for e in (found.argument, *found.by))
+    return replace(found, nullable=nullable)
+
+
+def _over(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate: Aggregate) -> Expression:
     ends = (spec.frame.start, spec.frame.end)
     if Distance in map(type, ends) or (spec.frame.kind == "ROWS" and ends == (Side.CURRENT, Side.CURRENT)):
-        aggregate = Aggregate(call.name, value, kind, nullable, by=by)
         return within(binder, node, spec, scope, aggregate)
     order = _framed(binder, node, spec, scope)
-    return Window(call.name, value, spec.partition_by, order, kind, nullable, by=by)
+    function, value, kind, nullable = (
+        aggregate.function,
+        aggregate.argument,
+        aggregate.type,
+        aggregate.nullable,
+    )
+    parts = spec.partition_by
+    return Window(function, value, parts, order, kind, nullable, by=aggregate.by, distinct=aggregate.distinct)
+
+
+_OTHER_NAMES: dict[type[exp.Expr], type[exp.Expr]] = {exp.First: exp.FirstValue, exp.Last: exp.LastValue}
+
+
+def _by_other_names(node: exp.Window) -> exp.Window:
+    """FIRST(x) OVER as FIRST_VALUE(x) OVER, unless it has an order of its own."""
+    inner = node.this.this if isinstance(node.this, exp.IgnoreNulls | exp.RespectNulls) else node.this
+    if type(inner) not in _OTHER_NAMES or isinstance(inner.this, exp.Order):
+        return node
+    copied = node.copy()
+    copied.parent = node.parent
+    for found in list(copied.find_all(*_OTHER_NAMES)):
+        found.replace(_OTHER_NAMES[type(found)](**found.args))
+    return copied
+
+
+def _composed(binder: Binder, node: exp.Window, call: aggregates.Call, scope: Scope) -> Expression:
+    """A formula of aggregates, each over the window."""
+
+    def over_window(aggregate: exp.AggFunc) -> exp.Expr:
+        window = node.copy()
+        window.set("this", aggregates.filtered_call(call, aggregate))
+        window.parent = node.parent
+        return window
+
+    assert isinstance(call.node, Composed)
+    scope.in_window = False
+    return binder.value(composed(binder, call.node, over_window), scope)
 
 
 def _rank(binder: Binder, name: str, node: exp.Window, spec: Over, scope: Scope) -> Window:
@@ -180,8 +239,9 @@ def _refused(binder: Binder, node: exp.Window) -> Exception:
         instead = "IGNORE NULLS is for LAG, LEAD, FIRST_VALUE and LAST_VALUE; filter in a derived table"
     else:
         instead = (
-            "the functions are SUM, COUNT, AVG, MIN, MAX, those of statistics, RANK, DENSE_RANK, ROW_NUMBER, "
-            "NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE and LAST_VALUE"
+            "the functions are SUM, COUNT, AVG, MIN, MAX, ARG_MIN, ARG_MAX, those of statistics, RANK, "
+            "DENSE_RANK, ROW_NUMBER, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, LAST_VALUE and "
+            "NTH_VALUE"
         )
     return refusal(binder, f"window function {name}", instead, node)
 

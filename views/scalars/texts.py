@@ -8,15 +8,18 @@ Texts are ordered by their UTF-8 bytes, as DuckDB's binary collation does. Where
 integers of eight bytes each, `ORDER_WORDS` of them.
 """
 
+import calendar
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
+from hashlib import md5, sha256
 from math import isfinite
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from orderbook.core.errors import DataError
+from orderbook.views.scalars import formats, patterns
 from orderbook.views.types import INT64_MAX, TIMESTAMP
 
 SECOND = 1_000_000_000
@@ -144,6 +147,64 @@ def rpad(text: str, length: int, pad: str) -> str:
     return text[: max(length, 0)] + _padding(text, length, pad)
 
 
+def part(text: str, first: int, last: int) -> str:
+    """The characters from one place to another, both in it; places count from 1, below 0 from the end."""
+    begin, end = (p + len(text) + 1 if p < 0 else p for p in (first, last))
+    return text[max(begin, 1) - 1 : max(end, 0)]
+
+
+def translated(text: str, old: str, new: str) -> str:
+    """Each character of `old` as that at its place in `new`, or left out where there is none."""
+    places = {c: new[i : i + 1] for i, c in reversed([*enumerate(old)])}
+    return "".join(places.get(c, c) for c in text)
+
+
+def initcap(text: str) -> str:
+    """The first letter of each word in upper case, the others in lower case, as in PostgreSQL."""
+    parts, inside = [], False
+    for character in text:
+        parts.append(lower(character) if inside else upper(character))
+        inside = character.isalnum()
+    return "".join(parts)
+
+
+def levenshtein(one: str, other: str) -> int:
+    """How many bytes of UTF-8 have to be inserted, deleted or replaced to make one text of the other."""
+    left, right = (text.encode("utf-8", "surrogatepass") for text in (one, other))
+    row = [*range(len(right) + 1)]
+    for count, character in enumerate(left, 1):
+        before, row[0] = row[0], count
+        for place, another in enumerate(right, 1):
+            before, row[place] = (
+                row[place],
+                min(row[place] + 1, row[place - 1] + 1, before + (character != another)),
+            )
+    return int(row[-1])
+
+
+def _digest(function: Callable[..., Any]) -> Callable[[str], str]:
+    return lambda text: str(
+        function(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+    )
+
+
+_DAY = 86_400 * SECOND
+
+
+def months_later(ns: int, months: int) -> int:
+    """The same time of the same day, or of the last that its month has; the nearest that there is."""
+    day, time = divmod(ns, _DAY)
+    at = date(1970, 1, 1) + timedelta(days=day)
+    years, month = divmod(at.month - 1 + months, 12)
+    year = at.year + years
+    if not 1 <= year <= 9999:
+        return TIMESTAMP.low if year < 1 else TIMESTAMP.high
+    last = calendar.monthrange(year, month + 1)[1]
+    later = date(year, month + 1, min(at.day, last))
+    found = (later - date(1970, 1, 1)).days * _DAY + time
+    return min(max(found, TIMESTAMP.low), TIMESTAMP.high)
+
+
 def text_of_exact(value: int, scale: int) -> str:
     """A scaled integer with all of its places."""
     return f"{Decimal(value).scaleb(-scale, _CONTEXT):f}"
@@ -250,6 +311,27 @@ FUNCTIONS: dict[str, TextFunction] = {
     "has_suffix": TextFunction("tt", "i", lambda text, part: int(text.endswith(part)), 0, 1),
     "compare_texts": TextFunction("tt", "i", compare_texts, -1, 1),
     "order_word": TextFunction("ti", "i", order_word, -INT64_MAX, _HIGHEST_WORD),
+    "part": TextFunction("tii", "t", part),
+    "translate": TextFunction("ttt", "t", translated),
+    "initcap": TextFunction("t", "t", initcap),
+    "character": TextFunction("i", "t", lambda code: chr(code) if 0 < code < 0x110000 else ""),
+    "md5": TextFunction("t", "t", _digest(md5)),
+    "sha256": TextFunction("t", "t", _digest(sha256)),
+    "levenshtein": TextFunction("tt", "i", levenshtein),
+    "parts": TextFunction("tt", "i", lambda text, by: max(len(text.split(by) if by else text), 1)),
+    "like_text": TextFunction("ttt", "i", patterns.like, 0, 1),
+    "ilike_text": TextFunction("ttt", "i", patterns.ilike, 0, 1),
+    "glob": TextFunction("tt", "i", patterns.glob, 0, 1),
+    "regexp_matches": TextFunction("tt", "i", patterns.regexp_matches, 0, 1),
+    "regexp_full_match": TextFunction("tt", "i", patterns.regexp_full_match, 0, 1),
+    "regexp_extract": TextFunction("tti", "t", patterns.regexp_extract),
+    "regexp_replace": TextFunction("ttt", "t", patterns.regexp_replace),
+    "regexp_replace_all": TextFunction("ttt", "t", patterns.regexp_replace_all),
+    "strftime": TextFunction("it", "t", formats.strftime),
+    "format_integer": TextFunction("it", "t", formats.format_integer),
+    "format_double": TextFunction("dt", "t", formats.format_double),
+    "format_text": TextFunction("tt", "t", formats.format_text),
+    "months_later": TextFunction("ii", "i", months_later, TIMESTAMP.low, TIMESTAMP.high),
     "text_of_exact": TextFunction("wi", "t", text_of_exact),
     "text_of_double": TextFunction("d", "t", repr),
     "text_of_boolean": TextFunction("i", "t", lambda value: "true" if value else "false"),

@@ -201,7 +201,9 @@ def first_rows(
     rows = rows * product(*lifts)
     count: list[Factor] = []
     copies = names.lift("copies", rows, count)
-    distinct = product(Exists(tuple(told), rows), *count)
+    # Those of the queries around are the same in all rows.
+    here = binders(rows)
+    distinct = product(Exists(tuple(v for v in told if v in here), rows), *count)
     place = _count_by_place(names, rows, parts, order, copies, limits)
     return distinct * place, {name: kept[value] for name, value in columns.items()}
 

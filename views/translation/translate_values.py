@@ -7,6 +7,7 @@ renamed apart from the row at hand.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import log
 
 from orderbook.views.binding import bound
 from orderbook.views.calculus import (
@@ -58,6 +59,7 @@ from orderbook.views.translation.values import (
     Value,
     aligned,
     arithmetic,
+    as_double,
     binders,
     cast,
     coalesce,
@@ -216,6 +218,8 @@ class AggregateTranslator(ValueTranslator):
             return Value(self.lift("count", group.rows, lifts), aggregate.type)
         inner: list[Factor] = []
         argument = self.value(aggregate.argument, scope, inner)
+        if aggregate.function == "count" and aggregate.by:
+            return self._count_of_rows(aggregate, argument, scope, inner, group, lifts)
         as_of = aggregate.by[2:] if aggregate.function in DECAYED else ()
         by = [self.value(b, scope, inner) for b in aggregate.by if b not in as_of]
         rows = group.rows * product(*inner)
@@ -235,8 +239,12 @@ class AggregateTranslator(ValueTranslator):
         if aggregate.distinct:
             rows, argument = self._distinct(argument, rows, group)
         never_null = group.has_rows and valid == TRUE
-        if aggregate.function in (*QUANTILES, "mode", "mode_desc"):
-            found = self._mode if aggregate.function.startswith("mode") else self._quantile
+        if aggregate.function == "entropy":
+            return self._entropy(argument, rows, group, lifts)
+        if aggregate.function in (*QUANTILES, "mad", "mode", "mode_desc"):
+            found = {"mad": self._mad, "mode": self._mode, "mode_desc": self._mode}.get(
+                aggregate.function, self._quantile
+            )
             result = found(aggregate, where_valid(argument), rows, group, lifts)
             if never_null:
                 return result
@@ -334,6 +342,49 @@ class AggregateTranslator(ValueTranslator):
         found = self._extreme("mode", Value(local, argument.type), often, backwards, group, lifts)
         return Value(found, argument.type)
 
+    def _mad(
+        self, aggregate: bound.Aggregate, argument: Value, rows: Poly, group: Group, lifts: list[Factor]
+    ) -> Value:
+        """The median of the distances from the median."""
+        median = replace(aggregate, function="quantile_cont", by=(bound.Literal(Decimal("0.5"), DOUBLE),))
+        middle = self._quantile(median, argument, rows, group, lifts)
+        apart = arithmetic("-", argument, middle)
+        distance = replace(apart, scalar=Apply("abs", (apart.scalar,)))
+        return self._quantile(median, distance, rows, group, lifts)
+
+    def _entropy(self, argument: Value, rows: Poly, group: Group, lifts: list[Factor]) -> Value:
+        """log2 of the rows less the mean of log2 of how many rows have a row's value; 0 of no rows."""
+        inner: list[Factor] = []
+        local = self._local(argument, rows, group, inner)
+        rows = rows * product(*inner)
+        counts: list[Factor] = []
+        count = as_double(Value(self.lift("count", rows, counts), INTEGER))
+        logarithms = product(Val(Apply("*", (count, Apply("ln", (count,))))))
+        every = product(Exists((*group.keys, local), rows), *counts) * logarithms
+        total, number = self.lift("logarithms", every, lifts, DOUBLE), self.lift("count", rows, lifts)
+        all_rows = as_double(Value(number, INTEGER))
+        nats = Apply("-", (Apply("ln", (all_rows,)), Apply("/", (total, all_rows))))
+        # What rounding leaves of 0 may lie below it.
+        bits = Apply("greatest", (Apply("/", (nats, Const(log(2)))), Const(0.0)))
+        return Value(choose(comparison(">", number, Const(0)), bits, Const(0.0)), DOUBLE)
+
+    def _count_of_rows(
+        self,
+        aggregate: bound.Aggregate,
+        counts: Value,
+        scope: Scope,
+        inner: list[Factor],
+        group: Group,
+        lifts: list[Factor],
+    ) -> Value:
+        """How many different rows of several values there are, NULL one of them, where a row `counts`."""
+        values = [self.value(b, scope, inner) for b in aggregate.by]
+        rows = group.rows * product(*inner) * condition_poly(counts.valid)
+        found: list[Factor] = []
+        locals_ = [self._local(value, rows, group, found) for value in values]
+        once = Exists((*group.keys, *dict.fromkeys(locals_)), rows * product(*found))
+        return Value(self.lift("count", product(once), lifts), aggregate.type)
+
     def _distinct(self, argument: Value, rows: Poly, group: Group) -> tuple[Poly, Value]:
         """The rows with every value of the argument once, and the argument in them."""
         inner: list[Factor] = []
@@ -422,9 +473,7 @@ class WindowTranslator(AggregateTranslator):
             return self._rank(self._orders(others, tuple(keys), pairs), window, lifts)
         copied = {source: _renamed_columns(columns, names) for source, columns in scope.items()}
         frame = Group(up_to(others, pairs), True, tuple(keys), binders(rows * product(*inner)))
-        aggregate = bound.Aggregate(
-            window.function, window.argument, window.type, window.nullable, by=window.by
-        )
+        aggregate = _aggregate_of(window)
         return self.aggregate(aggregate, copied, lifts, frame)
 
     def _neighbour(self, window: bound.Window, scope: Scope, lifts: list[Factor], group: Group) -> Value:
@@ -530,9 +579,7 @@ class WindowTranslator(AggregateTranslator):
             ]
             others = up_to(others, pairs)
         copied = {source: _renamed_columns(columns, names) for source, columns in scope.items()}
-        aggregate = bound.Aggregate(
-            window.function, window.argument, window.type, window.nullable, by=window.by
-        )
+        aggregate = _aggregate_of(window)
         return self.aggregate(aggregate, copied, lifts, Group(others, False, parts, frozenset(around)))
 
     def _looking(self, look: Neighbour, lifts: list[Factor]) -> tuple[Neighbour, Poly, Mapping[Var, Scalar]]:
@@ -575,6 +622,11 @@ class WindowTranslator(AggregateTranslator):
             for value in columns.values()
             if isinstance(value.scalar, Var) and value.scalar in found
         ]
+
+
+def _aggregate_of(window: bound.Window) -> bound.Aggregate:
+    kept = (window.function, window.argument, window.type, window.nullable, window.distinct)
+    return bound.Aggregate(*kept, by=window.by)
 
 
 def _renamed_variables(variables: Iterable[Var], names: Mapping[Var, Scalar]) -> tuple[Var, ...]:

@@ -329,6 +329,11 @@ def _text_of_exact(args: Sequence[Value], kind: Type) -> Value:
     return Value(Apply("text_of_exact", (scaled_value, scale.scalar)), kind, value.valid)
 
 
+def _format_double(args: Sequence[Value], kind: Type) -> Value:
+    value, form = args
+    return Value(Apply("format_double", (as_double(value), form.scalar)), kind, value.valid)
+
+
 def _said(what: str) -> Callable[[Sequence[Value], Type], Value]:
     """What a text says of a type; NULL where it says nothing, or more than the type holds."""
 
@@ -412,6 +417,7 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[Value], Type], Value]] = {
     "time_bucket": _time_bucket,
     **{name: _of_texts(name) for name in texts.FUNCTIONS},
     "text_of_exact": _text_of_exact,
+    "format_double": _format_double,
     **{f"{what}_of_text": _said(what) for what in ("exact", "double", "boolean", "moment")},
 }
 

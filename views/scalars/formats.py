@@ -1,0 +1,131 @@
+"""Values written by a format: STRFTIME, FORMAT and PRINTF, as DuckDB has them.
+
+A format of numbers is that of one value: `{...}` is what Python and fmt know as a specification, else it is
+one of C's, as in `%05d`.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from orderbook.core.errors import DataError
+
+SECOND = 1_000_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+
+
+class FormatError(DataError):
+    """A format that is not one, or not of such a value."""
+
+
+_Part = Callable[[datetime, int], str]
+_PARTS: dict[str, _Part] = {
+    "%a": lambda at, ns: _DAYS[at.weekday()][:3],
+    "%A": lambda at, ns: _DAYS[at.weekday()],
+    "%w": lambda at, ns: str(at.isoweekday() % 7),
+    "%u": lambda at, ns: str(at.isoweekday()),
+    "%d": lambda at, ns: f"{at.day:02}",
+    "%-d": lambda at, ns: str(at.day),
+    "%b": lambda at, ns: _MONTHS[at.month - 1][:3],
+    "%h": lambda at, ns: _MONTHS[at.month - 1][:3],
+    "%B": lambda at, ns: _MONTHS[at.month - 1],
+    "%m": lambda at, ns: f"{at.month:02}",
+    "%-m": lambda at, ns: str(at.month),
+    "%y": lambda at, ns: f"{at.year % 100:02}",
+    "%-y": lambda at, ns: str(at.year % 100),
+    "%Y": lambda at, ns: f"{at.year:04}",
+    "%G": lambda at, ns: f"{at.isocalendar()[0]:04}",
+    "%V": lambda at, ns: f"{at.isocalendar()[1]:02}",
+    "%U": lambda at, ns: f"{(at.timetuple().tm_yday + 6 - at.isoweekday() % 7) // 7:02}",
+    "%W": lambda at, ns: f"{(at.timetuple().tm_yday + 6 - at.weekday()) // 7:02}",
+    "%j": lambda at, ns: f"{at.timetuple().tm_yday:03}",
+    "%-j": lambda at, ns: str(at.timetuple().tm_yday),
+    "%H": lambda at, ns: f"{at.hour:02}",
+    "%-H": lambda at, ns: str(at.hour),
+    "%I": lambda at, ns: f"{(at.hour + 11) % 12 + 1:02}",
+    "%-I": lambda at, ns: str((at.hour + 11) % 12 + 1),
+    "%p": lambda at, ns: "PM" if at.hour >= 12 else "AM",
+    "%M": lambda at, ns: f"{at.minute:02}",
+    "%-M": lambda at, ns: str(at.minute),
+    "%S": lambda at, ns: f"{at.second:02}",
+    "%-S": lambda at, ns: str(at.second),
+    "%g": lambda at, ns: f"{ns // 1_000_000:03}",
+    "%f": lambda at, ns: f"{ns // 1_000:06}",
+    "%n": lambda at, ns: f"{ns:09}",
+    "%c": lambda at, ns: f"{at:%Y-%m-%d %H:%M:%S}",
+    "%x": lambda at, ns: f"{at:%Y-%m-%d}",
+    "%X": lambda at, ns: f"{at:%H:%M:%S}",
+    "%z": lambda at, ns: "+00",
+    "%%": lambda at, ns: "%",
+}
+_DIRECTIVE = re.compile(r"%-?.?", re.DOTALL)
+
+
+def strftime(ns: int, form: str) -> str:
+    """The moment as the format says, in UTC. Raises FormatError for a part that there is not."""
+    seconds, rest = divmod(ns, SECOND)
+    at = _EPOCH + timedelta(seconds=seconds)
+
+    def part(match: re.Match[str]) -> str:
+        if match[0] not in _PARTS:
+            raise FormatError(f"{match[0]} is no part of a format of time; they are {' '.join(_PARTS)}")
+        return _PARTS[match[0]](at, rest)
+
+    return _DIRECTIVE.sub(part, form)
+
+
+def _formatted(value: int | float | str, form: str) -> str:
+    try:
+        if form.startswith("{"):
+            return form.format(value)
+        return form % (value,)
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
+        raise FormatError(f"{form!r} is no format of such a value: {error}") from None
+
+
+def format_integer(value: int, form: str) -> str:
+    return _formatted(value, form)
+
+
+def format_double(value: float, form: str) -> str:
+    return _formatted(value, form)
+
+
+def format_text(value: str, form: str) -> str:
+    return _formatted(value, form)
+
+
+_OF_C = re.compile(r"%%|%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]")
+_OF_FMT = re.compile(r"\{\{|\}\}|\{(?P<place>\d*)(?P<spec>:[^{}]*)?\}")
+
+
+def pieces(form: str, of_c: bool) -> list[str | tuple[int, str]]:
+    """A format in its pieces: texts, and the place of an argument with the format that it is written by.
+
+    Raises FormatError for what is no format.
+    """
+    pattern, parts, at, count = (_OF_C if of_c else _OF_FMT), list[str | tuple[int, str]](), 0, 0
+    stray = "%" if of_c else "{}"
+    for match in pattern.finditer(form):
+        between = form[at : match.start()]
+        parts.append(_plain(between, stray, form))
+        at = match.end()
+        if match[0] in ("%%", "{{", "}}"):
+            parts.append(match[0][0])
+            continue
+        place = count if of_c or not match["place"] else int(match["place"])
+        count += 1
+        parts.append((place, match[0] if of_c else "{" + (match["spec"] or "") + "}"))
+    parts.append(_plain(form[at:], stray, form))
+    return [p for p in parts if p]
+
+
+def _plain(text: str, stray: str, form: str) -> str:
+    if any(c in text for c in stray):
+        raise FormatError(f"{form!r} is no format: a {stray[0]} is not of it")
+    return text
