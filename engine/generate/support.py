@@ -63,6 +63,7 @@ from orderbook.engine.maps.memory import (
 from orderbook.engine.maps.row_store import tells
 from orderbook.engine.maps.wide_numbers import low_word, wide, words_to_wide
 from orderbook.views.scalars import calendar, integers, reals
+from orderbook.views.scalars.texts import FIRST_NOTED
 from orderbook.views.types import INT64_MAX
 
 
@@ -174,7 +175,7 @@ def text_value(S, function, first, second, third):  # type: ignore[no-untyped-de
     store(own, 3, third)
     value = call(load(S, TEXT_VALUE), function, own, 0)
     store(own, 4, value)
-    if load(S, ERROR) == 0:
+    if load(S, ERROR) == 0 and function < FIRST_NOTED:
         store(own, 0, function)
     return value
 

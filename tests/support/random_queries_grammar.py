@@ -133,7 +133,8 @@ class Grammar:
 
     def _set_operation(self) -> Output:
         kinds = [self.choices.pick((INTEGER, TEXT, DECIMAL)) for _ in range(1 + self.choices.below(2))]
-        word = self.choices.pick(("UNION ALL", "UNION", "EXCEPT", "INTERSECT"))
+        words = ("UNION ALL", "UNION", "EXCEPT", "INTERSECT", "UNION ALL BY NAME", "UNION BY NAME")
+        word = self.choices.pick(words)
         return Output(f"{self._plain(kinds).sql} {word} {self._plain(kinds).sql}", tuple(kinds))
 
     def _window(self) -> Output:
@@ -144,7 +145,17 @@ class Grammar:
         order = f"ORDER BY {self.choices.pick(integers)}{direction} NULLS LAST"
         counted = self.choices.pick(integers)
         function = self.choices.pick(
-            (f"SUM({counted})", "COUNT(*)", "RANK()", "DENSE_RANK()", f"MIN({counted})", f"MAX({counted})")
+            (
+                *(
+                    f"SUM({counted})",
+                    "COUNT(*)",
+                    "RANK()",
+                    "DENSE_RANK()",
+                    f"MIN({counted})",
+                    f"MAX({counted})",
+                ),
+                *(f"COUNT(DISTINCT {counted})", f"ARG_MAX({counted}, {counted} % 2 * 10 + {counted})"),
+            )
         )
         if "RANK" not in function and self.choices.chance(30):
             order = ""
@@ -298,6 +309,8 @@ class Grammar:
 
     def _in_list(self, scope: Scope) -> str:
         word = self.choices.pick(("IN", "NOT IN"))
+        if self.choices.chance(20):
+            return f"{self.value(INTEGER, scope)} = ANY ([1, {self.choices.below(4)}])"
         return f"{self.value(INTEGER, scope)} {word} (1, {self.choices.below(4)})"
 
     def _between(self, scope: Scope) -> str:
@@ -306,6 +319,13 @@ class Grammar:
 
     def _like(self, scope: Scope) -> str:
         text = self.value(TEXT, [c for c in scope if c.kind == TEXT])
+        if self.choices.chance(30):
+            regular = (
+                f"REGEXP_MATCHES({text}, '^A|b$')",
+                f"{text} SIMILAR TO '[A-C]+'",
+                f"{text} LIKE {text}",
+            )
+            return self.choices.pick(regular)
         return f"{text} {self.choices.pick(('', 'NOT '))}LIKE '{self.choices.pick(('A%', '%b', '_', '%'))}'"
 
     def _may_nest(self) -> bool:
@@ -354,6 +374,10 @@ class Grammar:
         argument = self._column(INTEGER, scope)
         forms = ("COUNT(*)", "SUM({})", "COALESCE(SUM({}), 0)", "MIN({})", "MAX({})", "COUNT(DISTINCT {})")
         if self.choices.chance(10):
+            other = self._column(INTEGER, scope)
+            first = f"ANY_VALUE({argument} ORDER BY {other} DESC, {argument})"
+            return self.choices.pick((f"COUNT(DISTINCT ({argument}, {other}))", first))
+        if self.choices.chance(10):
             name = self.choices.pick(("ARG_MAX", "ARG_MIN"))
             return f"{name}({argument}, {argument} % 2 * 10 + {argument})"
         if self.choices.chance(10):
@@ -379,6 +403,8 @@ class Grammar:
             return Column(
                 self.choices.pick(("MEDIAN({})", "QUANTILE_CONT({}, 0.75)")).format(argument), DOUBLE
             )
+        if self.choices.chance(20):
+            return Column(f"{self.choices.pick(('MAD', 'ENTROPY', 'SEM', 'PRODUCT'))}({argument})", DOUBLE)
         if self.choices.chance(25):
             pair = self.choices.pick(("COVAR_POP", "COVAR_SAMP", "REGR_SXY", "REGR_AVGX"))
             return Column(f"{pair}({argument}, {self._column(INTEGER, scope)})", DOUBLE)
@@ -456,6 +482,8 @@ class Grammar:
             f"REPLACE({one}, 'A', {two})",
             f"SUBSTRING({one}, 1 + LENGTH({two}))",
             f"CAST({self._column(DECIMAL, scope)} AS VARCHAR)",
+            f"REGEXP_REPLACE({one}, '[AB]', '<\\0>', 'g')",
+            f"{one}[1:2]",
         )
         form = self.choices.below(2 * len(forms))
         if form < len(forms):

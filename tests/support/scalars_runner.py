@@ -20,6 +20,7 @@ from orderbook.views.calculus import ONE, Apply, Const, MapRef, Rel, Scalar, Var
 from orderbook.views.intervals import scalar_type
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
 from orderbook.views.scalars import calendar, texts
+from orderbook.views.scalars.lists import Form, Order
 from orderbook.views.types import BIGINT, DOUBLE, TEXT, TIMESTAMP, Column, Relation, Type
 
 COLUMNS = {"a": BIGINT, "b": BIGINT, "c": Type(BIGINT.kind, 0, -40, 1000), "x": DOUBLE, "y": DOUBLE}
@@ -74,7 +75,12 @@ def scalars() -> list[Scalar]:
     found += [Apply("date_part", (Const(p), AT)) for p in (*calendar.PARTS, "epoch")]
     found += [Apply("date_trunc", (Const(u), AT)) for u in calendar.UNITS]
     found += [Apply(op, (NAME, Const(p))) for op in ("like", "ilike") for p in PATTERNS]
-    return found + [Apply(op, text_arguments(op)) for op in texts.FUNCTIONS]
+    listed = Apply(
+        "listed", (Apply("list_value_t", (NAME, Apply("list_value_d", (X, Const(3))))), Const(1), Const(1))
+    )
+    form = Const(Form(3, (Order(False, False, False),), False, "TEXT", 0).text())
+    found.append(Apply("list_text", (Apply("list_value_i", (listed, Const(4))), Const(0), form)))
+    return found + [Apply(op, text_arguments(op)) for op in texts.FUNCTIONS if op not in texts.NOTED]
 
 
 def text_arguments(op: str) -> tuple[Scalar, ...]:

@@ -49,6 +49,25 @@ SELECT b, b * (INTERVAL '1 minute' / 4 = INTERVAL '15 seconds')::INT AS x FROM r
 """
 
 ORDINARY = """
+-- values_listed
+SELECT b, LIST(a ORDER BY c NULLS FIRST, a)::VARCHAR AS l, MAX(c, 2)::VARCHAR AS m, MIN(a, 3)::VARCHAR AS n,
+    ARG_MAX(a, a, 2)::VARCHAR AS x, ARRAY_AGG(c ORDER BY c DESC)[1:2]::VARCHAR AS f FROM r GROUP BY b
+-- values_counted
+SELECT b, HISTOGRAM(c)::VARCHAR AS h, QUANTILE_DISC(a, [0.3, 0.9])::VARCHAR AS q FROM r GROUP BY b
+-- bits
+SELECT b, BIT_AND(CAST(c AS SMALLINT)) AS x, BIT_OR(CAST(a AS SMALLINT)) AS y,
+    SUM(CAST(c AS INTEGER) & 3) AS s, BIT_XOR(CAST(c + b AS SMALLINT)) AS z FROM r
+    WHERE XOR(CAST(b AS INTEGER), 1) > CAST(b AS INTEGER) >> 1 OR CAST(a AS INTEGER) | 2 = 3
+    OR ~CAST(b AS INTEGER) = 0 GROUP BY b
+-- rows_of_constants
+SELECT g.n, COUNT(r.a) AS c, MAX(u.x) AS m FROM GENERATE_SERIES(-1, 2) g(n) LEFT JOIN r ON r.b = g.n
+    JOIN UNNEST([1, 5]) u(x) ON u.x > g.n GROUP BY g.n
+-- listed_and_never
+SELECT LIST_CONTAINS([1, NULL, 3], a) AS l, ISFINITE(x) AS f, ISNAN(y) AS n
+    FROM (SELECT k AS a, x, y FROM u) d
+-- values_listed_of_all
+SELECT LIST(y ORDER BY y)::VARCHAR AS y, LIST(flag ORDER BY flag DESC)::VARCHAR AS f, MAX(x, 2)::VARCHAR AS x,
+    LIST(label ORDER BY label)::VARCHAR AS l, COUNT(*) AS n FROM u
 -- formulas_of_aggregates
 SELECT b, PRODUCT(c) AS p, SEM(c) AS s, MAD(c) AS m, ENTROPY(a) AS e, FSUM(c) AS f, COUNT() AS n, FAVG(a) AS g
     FROM r GROUP BY b
@@ -89,6 +108,12 @@ SELECT a + c AS t, b FROM r WHERE t > 1 AND b = ANY ([1, 2, 3]) AND (a, b) IN ((
 SELECT a, 2 + a ^ 2 AS p, a ** 3 AS q, CBRT(c) AS r FROM r
 """
 ORDINARY_TEXTS = """
+-- texts_listed
+SELECT k, STRING_AGG(t, ',' ORDER BY n, t) AS a, STRING_AGG(DISTINCT v, '' ORDER BY v DESC) AS b,
+    COALESCE(LISTAGG(v, '-' ORDER BY v) FILTER (WHERE n > 0), '?') || '!' AS c FROM names GROUP BY k
+-- texts_listed_below
+SELECT l, COUNT(*) AS c FROM (SELECT k, STRING_AGG(v, '' ORDER BY v) AS l FROM names GROUP BY k) d
+    WHERE l <> 'A' GROUP BY l
 -- regular_expressions
 SELECT REGEXP_MATCHES(t, '^[a-z]+') AS m, REGEXP_FULL_MATCH(v, '[A-Z]', 'i') AS f,
     t SIMILAR TO '.*(é|-)x?' AS s,

@@ -54,7 +54,7 @@ def nested(head: str, core: str, tail: str, depth: int) -> str:
         (f"SELECT {'(' * 5000}", f"nested more than {MAX_PARENTHESES} deep"),
         (f"SELECT * FROM {nested('(SELECT * FROM ', 'bids', ')', 30)}", "bound"),
         (f"SELECT {nested('abs(', 'price', ')', 30)} FROM bids", "bound"),
-        (f"SELECT {nested('mad(', 'price', ')', 30)} FROM bids", "function MAD is not supported"),
+        (f"SELECT {nested('none(', 'price', ')', 30)} FROM bids", "function NONE is not supported"),
         (f"SELECT {nested('median(', 'price', ')', 30)} FROM bids", "nested aggregate MEDIAN"),
         (f"SELECT {nested('CASE WHEN ', 'price', ' THEN 1 END', 300)} FROM bids", "nested too deeply"),
         (f"SELECT {nested('[', '1', ']', 500)} FROM bids", "nested too deeply"),

@@ -39,7 +39,7 @@ REFUSED = [
     ("SELECT x FROM l ¦EXCEPT SELECT name FROM t", "EXCEPT of INTEGER and TEXT is not supported"),
     ("SELECT x FROM l ¦EXCEPT ALL SELECT x FROM r", "EXCEPT ALL is not supported"),
     ("SELECT x FROM l ¦INTERSECT ALL SELECT x FROM r", "INTERSECT ALL is not supported"),
-    ("SELECT x FROM l ¦UNION BY NAME SELECT x FROM r", "BY NAME is not supported"),
+    ("SELECT x FROM l ¦EXCEPT BY NAME SELECT x FROM r", "EXCEPT BY NAME is not supported"),
     ("SELECT x FROM l UNION SELECT x FROM r ORDER BY ¦a", "unknown column a"),
     ("WITH w AS (SELECT 1), ¦w AS (SELECT 2) SELECT * FROM w", "WITH defines w twice"),
     ("WITH w(p, ¦q) AS (SELECT 1) SELECT * FROM w", "the query has 1 columns, but WITH names 2"),

@@ -42,7 +42,7 @@ def test_a_moved_constant_bounds_rows() -> None:
 @pytest.mark.parametrize(
     ("expression", "error"),
     [
-        ("ts + INTERVAL '1 month'", "INTERVAL of months or years is not supported"),
+        ("2 * INTERVAL '1 month'", "INTERVAL of months or years is not supported"),
         ("INTERVAL '1 month' - TIMESTAMP '2024-01-31'", "INTERVAL of months or years is not supported"),
         ("TIMESTAMP '2024-01-31' + INTERVAL '300 years'", "beyond the years that a TIMESTAMP holds"),
         ("TIMESTAMP '2024-01-31' - INTERVAL '9000 years'", "beyond the years that a TIMESTAMP holds"),

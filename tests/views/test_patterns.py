@@ -176,7 +176,9 @@ def test_months_are_added_as_in_duckdb(database: duckdb.DuckDBPyConnection) -> N
 
 STREAM = "CREATE STREAM m (ts TIMESTAMP NOT NULL, n BIGINT, x DOUBLE, s TEXT);"
 COLUMNS = """
-DATE_DIFF('second', TIMESTAMP '2000-02-29 11:59:59.5', ts); EXTRACT(epoch FROM ts - TIMESTAMP '2000-01-01');
+DATE_DIFF('second', TIMESTAMP '2000-02-29 11:59:59.5', ts); epoch_us(ts::DATE + 3);
+ts::DATE - DATE '2000-01-01'; (ts::TIME > TIME '11:59')::INT;
+EXTRACT(epoch FROM ts - TIMESTAMP '2000-01-01');
 DATE_DIFF('week', ts, TIMESTAMP '2000-02-29 12:00:00');
 DATE_DIFF('quarter', ts, TIMESTAMP '2000-02-29 12:00:00');
 DATEDIFF('month', TIMESTAMP '1999-12-31', ts);
@@ -215,6 +217,16 @@ def test_functions_of_time_and_formats_are_those_of_duckdb(database: duckdb.Duck
         database.execute("DELETE FROM m")
 
 
+def test_to_char_is_that_of_postgresql() -> None:
+    form = 'YYYY-MM-DD HH24:MI:SS.MS US FMDD FMHH12 Mon FMMonth Dy FMDay DDD IYYY IW ID YY AM "at %" 100%'
+    wanted = "2024-01-05 15:04:09.120 120456 5 3 Jan January Fri Friday 005 2024 01 5 24 PM at % 100%"
+    runtime = InterpreterRuntime(
+        compiled(STREAM + f"CREATE VIEW v AS SELECT TO_CHAR(ts, '{form}') AS t FROM m")
+    )
+    runtime.change("m", True, (1_704_467_049_120_456_000, 1, 0.5, ""))
+    assert runtime.rows("v") == [(wanted,)]
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
@@ -223,6 +235,12 @@ def test_functions_of_time_and_formats_are_those_of_duckdb(database: duckdb.Duck
         ("FORMAT('{:d}', x)", "is no format of such a value"),
         ("PRINTF('%d', s)", "is no format of such a value"),
         ("PRINTF('%', n)", "is no format"),
+        ("TO_CHAR(ts, 'Month')", "Month filled up with spaces is not supported; write FMMonth"),
+        ("TO_CHAR(n, '999D9')", "TO_CHAR"),
+        ("CAST('25:00' AS TIME) + CAST('x' AS TIME)", "is no TIME"),
+        ("CAST(ts::TIME AS VARCHAR)", "CAST of a TIME to a text"),
+        ("CAST(n AS TIME)", "CAST of INTEGER to TIME"),
+        ("LIST_CONTAINS(s, s)", "LIST_CONTAINS of such a list"),
         ("STRFTIME(ts, '%Q')", "%Q is no part of a format of time"),
         ("REGEXP_REPLACE(s, 'a', '\\1')", "is none of its 0 groups"),
         ("REGEXP_MATCHES(s, 'a', 'z')", "there is no option 'z'"),

@@ -18,7 +18,7 @@ def test_the_tables_are_read_whole() -> None:
         if line.startswith("| ") and re.search(r"\| `(SELECT|PIVOT|WITH \w+ \w+) ", line)
     ]
     assert len(lines) == len(ROWS)
-    assert len(MAINTAINED) > 40 and len(REFUSED) > 40 and len(REWRITES) > len(REFUSED) - 4
+    assert len(MAINTAINED) > 40 and len(REFUSED) > 35 and len(REWRITES) > len(REFUSED) - 4
 
 
 @pytest.mark.parametrize(("construct", "query", "cost"), MAINTAINED, ids=[r[0] for r in MAINTAINED])

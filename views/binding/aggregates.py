@@ -26,11 +26,16 @@ from orderbook.views.binding.bound import (
     rewritten,
 )
 from orderbook.views.binding.composed_aggregates import composed
+from orderbook.views.binding.list_aggregates import ListParts, list_parts, stands_alone
 from orderbook.views.binding.parser import (
+    BitAnd,
+    BitOr,
+    BitXor,
     Composed,
     DecayedSum,
     Entropy,
     Ewma,
+    Histogram,
     KurtosisPop,
     Mad,
     Outward,
@@ -38,7 +43,7 @@ from orderbook.views.binding.parser import (
     QuantileDisc,
 )
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal, refused_construct
-from orderbook.views.binding.text_functions import order_words
+from orderbook.views.binding.text_functions import concatenated, order_words, to_text
 from orderbook.views.binding.typed_nodes import (
     FALSE,
     TypingError,
@@ -53,7 +58,8 @@ from orderbook.views.binding.typed_nodes import (
     summed,
     zero_of,
 )
-from orderbook.views.types import CLOCK, DOUBLE, Kind, Relation, Type
+from orderbook.views.scalars.lists import Form, Order
+from orderbook.views.types import CLOCK, DOUBLE, INT64_MAX, TEXT, Kind, Relation, Type
 
 # Twice 32 of these, which is what moments are the remainders of, fit 64 bits.
 LONGEST_HALF_LIFE = 4 * 365 * 86_400 * 10**9
@@ -207,6 +213,12 @@ _NAMES: dict[type[exp.Expr], str] = {
     **_DECAYED,
     **_QUANTILES,
     exp.Mode: "mode",
+    exp.GroupConcat: "string_agg",
+    exp.ArrayAgg: "list",
+    Histogram: "list",
+    BitAnd: "bit_and",
+    BitOr: "bit_or",
+    BitXor: "bit_xor",
     Composed: "composed",
     Entropy: "entropy",
     Mad: "mad",
@@ -277,9 +289,14 @@ def _aggregate(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
         instead = "write a scalar subquery (SELECT ... FROM ...)"
         raise refusal(binder, f"aggregate {call.shown} in {scope.clause}", instead, node)
     scope.aggregated = True
+    fractions = _fractions(call)
+    if fractions and stands_alone(node):
+        return _quantiles(binder, node, fractions, scope)
     if isinstance(call.node, Composed):
         return binder.value(composed(binder, call.node, lambda a: filtered_call(call, a)), scope)
     with scope.aggregate(call.shown, node):
+        if listed := list_parts(binder, call.node, call.within):
+            return _list(binder, call, listed, scope)
         if call.name in ("arg_min", "arg_max") or _of_ordered(call):
             return of_first(binder, call, scope)
         value, distinct = argument(binder, call, scope)
@@ -288,6 +305,37 @@ def _aggregate(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
             return Aggregate(f"arg_{call.name}", value, value.type, nullable, by=order_words(value))
         by = explained_by(binder, call, value, scope)
     return _typed(call.name, value, by, distinct, scope)
+
+
+def _list(binder: Binder, call: Call, listed: ListParts, scope: Scope) -> Aggregate:
+    """STRING_AGG, LIST, MAX(x, n) and the like: a text of the values of the rows in an order."""
+    if scope.clause != "SELECT" or not (listed.joined or stands_alone(call.node)):
+        instead = "show it alone in SELECT, or join texts by STRING_AGG(x, ',' ORDER BY y)"
+        raise refusal(binder, f"{listed.name} in an expression or in {scope.clause}", instead, call.node)
+    value = binder.value(listed.value, scope)
+    order = [(binder.value(n.this, scope), n) for n in listed.order]
+    for given in (value, *(v for v, _ in order)):
+        if given.type.exact and max(-given.type.low, given.type.high) > INT64_MAX:
+            raise TypingError(f"{listed.name} of more than 64 bits is not supported; write CAST(x AS BIGINT)")
+    skipped = [value] if listed.joined else [] if listed.keeps_null else [value, *(v for v, _ in order)]
+    nulls = [test for v in skipped if (test := is_null(v)) != FALSE]
+    there: Expression = case([(negation(logical("OR", nulls)), number(1))], None) if nulls else number(1)
+    counted = _filtered(binder, there, call.condition, scope)
+    assert counted is not None
+    form = Form(
+        0,
+        tuple(Order(v.nullable, bool(n.args.get("desc")), bool(n.args.get("nulls_first"))) for v, n in order),
+        value.nullable,
+        value.type.kind.value,
+        value.type.scale,
+        listed.separator if listed.joined else None,
+        listed.limit,
+        listed.distinct,
+        listed.counted,
+    )
+    nullable = counted.nullable or not scope.grouped
+    by = (*(v for v, _ in order), value, Literal(form.text(), TEXT))
+    return Aggregate("string_agg" if listed.joined else "list", counted, TEXT, nullable, by=by)
 
 
 def filtered_call(call: Call, aggregate: exp.AggFunc) -> exp.Expr:
@@ -430,6 +478,32 @@ def _fraction(binder: Binder, call: Call, scope: Scope) -> Literal:
     return number(1 - fraction if mirrored else fraction)
 
 
+def _fractions(call: Call) -> list[exp.Expr]:
+    """The fractions of a quantile of several, none of another aggregate."""
+    if type(call.node) not in _QUANTILES or isinstance(call.node, exp.Median):
+        return []
+    given = call.node.args[_fraction_key(call.node)]
+    return list(given.expressions) if isinstance(given, exp.Array) else []
+
+
+def _fraction_key(node: exp.Expr) -> str:
+    if isinstance(node, exp.PercentileCont | exp.PercentileDisc):
+        return "this"
+    return "quantile" if isinstance(node, exp.Quantile) else "expression"
+
+
+def _quantiles(binder: Binder, node: exp.Expr, fractions: Sequence[exp.Expr], scope: Scope) -> Expression:
+    """Several quantiles as a list, which is a text."""
+    found: list[Expression] = []
+    for fraction in fractions:
+        one = exp.Paren(this=node.copy())
+        quantile = next(n for n in one.walk() if type(n) in _QUANTILES)
+        quantile.set(_fraction_key(quantile), fraction.copy())
+        one.parent = node.parent
+        found += [Literal(", " if found else "[", TEXT), to_text(binder.value(one.this, scope))]
+    return concatenated([*found, Literal("]", TEXT)])
+
+
 def _filtered(
     binder: Binder, value: Expression | None, condition: exp.Expr | None, scope: Scope
 ) -> Expression | None:
@@ -484,12 +558,30 @@ def result_type(name: str, argument: Type, rows: int) -> Type:
         return argument
     if name == "entropy":
         return DOUBLE
+    if name.startswith("bit_"):
+        return _of_bits(name, argument)
     if not argument.numeric:
         kind = argument.kind.value
         raise TypingError(f"{name.upper()} of {kind} is not supported; it takes numbers")
     if name == "mad" and argument.kind is Kind.DECIMAL:
         return Type(Kind.DECIMAL, argument.scale, 0, argument.high - argument.low)
     return Type(Kind.INTEGER, 0, 0, rows) if name == "regr_count" else DOUBLE
+
+
+# Each bit is a count of its own.
+_MOST_BITS = 64
+
+
+def _of_bits(name: str, argument: Type) -> Type:
+    if argument.kind is not Kind.INTEGER:
+        kind = argument.kind.value
+        raise TypingError(f"{name.upper()} of {kind} is not supported; it takes INTEGER")
+    bits = max(argument.low.bit_length(), argument.high.bit_length()) + (argument.low < 0)
+    if bits > _MOST_BITS:
+        raise TypingError(f"{name.upper()} of more than {_MOST_BITS} bits is not supported; cast to BIGINT")
+    return Type(
+        Kind.INTEGER, 0, -(2 ** (bits - 1)) if argument.low < 0 else 0, 2 ** (bits - (argument.low < 0)) - 1
+    )
 
 
 def _of_quantile(name: str, argument: Type) -> Type:

@@ -22,6 +22,7 @@ from sqlglot import exp
 from orderbook.views.binding import (
     aggregates,
     functions,
+    list_aggregates,
     literals_and_casts,
     macros,
     other_rows,
@@ -335,6 +336,37 @@ def _decode(binder: Binder, node: exp.DecodeCase, scope: Scope) -> Expression:
     return case(branches, binder.value(others[-1], scope) if len(others) % 2 else None)
 
 
+def _never(binder: Binder, node: exp.IsNan | exp.IsInf, scope: Scope) -> Expression:
+    """ISNAN and ISINF: what no double holds is NULL."""
+    return comparison("<>", *(_number(binder, node, node.this, scope) for _ in range(2)))
+
+
+def _finite(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    arguments(binder, "isfinite", node, len(node.expressions), 1, 1)
+    return comparison("=", *(_number(binder, node, node.expressions[0], scope) for _ in range(2)))
+
+
+def _number(binder: Binder, node: exp.Func, given: exp.Expr, scope: Scope) -> Expression:
+    value = binder.value(given, scope)
+    if not value.type.numeric:
+        name = node.name.upper() if isinstance(node, exp.Anonymous) else node.sql_name()
+        raise TypingError(f"{name} of {value.type.kind.value} is not supported; it takes a number")
+    return value
+
+
+def _list_contains(binder: Binder, node: exp.ArrayContains | exp.Anonymous, scope: Scope) -> Expression:
+    """LIST_CONTAINS([a, b], x) of a list that is written out."""
+    given = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.expression]
+    arguments(binder, "list_contains", node, len(given), 2, 2)
+    listed, subject = given
+    if not isinstance(listed.unnest(), exp.Array) or not listed.unnest().expressions:
+        raise refusal(binder, "LIST_CONTAINS of such a list", "write x IN (SELECT ...)", node)
+    values = [n for n in listed.unnest().expressions if not isinstance(n, exp.Null)]
+    found = logical("OR", [compared(binder, "=", subject, n, scope) for n in values]) if values else FALSE
+    absent = is_null(binder.value(subject, scope))
+    return case([(absent, UNKNOWN)], is_true(found)) if absent != FALSE else is_true(found)
+
+
 def _not(binder: Binder, node: exp.Not, scope: Scope) -> Expression:
     return negation(binder.condition(node.this, scope))
 
@@ -364,6 +396,9 @@ PREDICATE_HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Nvl2: _nvl2,
     exp.Coalesce: _coalesce,
     exp.DecodeCase: _decode,
+    exp.IsNan: _never,
+    exp.IsInf: _never,
+    exp.ArrayContains: _list_contains,
 }
 
 
@@ -428,7 +463,13 @@ def _anonymous(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
     return call_function(binder, _NAMED[name], [binder.value(n, scope) for n in node.expressions], node)
 
 
-_CALLS: dict[str, Handler] = {**times.NAMED, **text_functions.NAMED, **pattern_functions.NAMED}
+_CALLS: dict[str, Handler] = {
+    **times.NAMED,
+    **text_functions.NAMED,
+    **pattern_functions.NAMED,
+    **dict.fromkeys(("list_contains", "list_has", "array_has"), _list_contains),
+    "isfinite": _finite,
+}
 CALL_HANDLERS: dict[type[exp.Expr], Handler] = {
     **dict.fromkeys(_NODES, _function),
     exp.Anonymous: _anonymous,
@@ -499,7 +540,7 @@ def _arithmetic(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
     if moved is not None:
         return moved
     left, right = binder.value(node.this, scope), binder.value(node.expression, scope)
-    return arithmetic(_ARITHMETIC[type(node)], left, right)
+    return times.in_days(node, left, right) or arithmetic(_ARITHMETIC[type(node)], left, right)
 
 
 def _division(binder: Binder, node: exp.Div, scope: Scope) -> Expression:
@@ -536,6 +577,7 @@ _HANDLERS: dict[type[exp.Expr], Handler] = {
     **pattern_functions.HANDLERS,
     **macros.HANDLERS,
     **aggregates.HANDLERS,
+    **list_aggregates.HANDLERS,
     **SUBQUERY_HANDLERS,
     **windows.HANDLERS,
 }

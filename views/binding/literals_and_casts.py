@@ -152,9 +152,13 @@ def _cast(binder: Binder, node: exp.Cast, scope: Scope) -> Expression:
     value = binder.value(node.this, scope)
     if node.to.this is exp.DType.INTERVAL:
         return _cast_interval(binder, value, node)
+    if node.to.this is exp.DType.TIME:
+        return _time_of_day(binder, value, node)
     kind = _target(binder, node)
     if is_null_literal(value):
         return Literal(None, kind, nullable=True)
+    if kind.kind is Kind.TEXT and isinstance(node.this, exp.Cast) and node.this.to.this is exp.DType.TIME:
+        raise refusal(binder, "CAST of a TIME to a text", "write STRFTIME(ts, '%H:%M:%S')", node)
     if isinstance(value, Literal) and isinstance(value.value, str):
         return _from_text(binder, value.value, kind, node)
     date = node.to.this is exp.DType.DATE
@@ -168,6 +172,20 @@ def _cast(binder: Binder, node: exp.Cast, scope: Scope) -> Expression:
         name = f"CAST of {value.type.kind.value} to {node.to.sql()}"
         raise refusal(binder, name, "keep the value and convert it where it is read", node)
     return midnight(result) if date else result
+
+
+def _time_of_day(binder: Binder, value: Expression, node: exp.Cast) -> Expression:
+    """A TIME is the ns since midnight, of a TIMESTAMP or as in '09:30:00'."""
+    if isinstance(value, Literal) and isinstance(value.value, str):
+        parsed = interval_of(value.value) if ":" in value.value else None
+        if parsed is None or not 0 <= parsed[0] <= _DAY:
+            raise binder.text.error(f"{value.value[:40]!r} is no TIME; write it as in '09:30:00'", node)
+        return typed_nodes.number(parsed[0])
+    if value.type.kind is not Kind.TIMESTAMP:
+        instead = "it takes a TIMESTAMP, or a text such as '09:30:00'"
+        raise refusal(binder, f"CAST of {value.type.kind.value} to TIME", instead, node)
+    since = arithmetic("-", value, midnight(value))
+    return replace(since, type=Type(Kind.INTEGER, 0, 0, _DAY - 1))
 
 
 def _target(binder: Binder, node: exp.Cast) -> Type:

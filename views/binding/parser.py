@@ -126,12 +126,46 @@ class Entropy(exp.Expression, exp.AggFunc):
     """ENTROPY(x): the information of a value of x, in bits."""
 
 
+class BitAnd(exp.Expression, exp.AggFunc):
+    """BIT_AND(x): the bits that all values of x have."""
+
+    _sql_names: ClassVar = ["BIT_AND"]
+
+
+class BitOr(exp.Expression, exp.AggFunc):
+    """BIT_OR(x): the bits that some value of x has."""
+
+    _sql_names: ClassVar = ["BIT_OR"]
+
+
+class BitXor(exp.Expression, exp.AggFunc):
+    """BIT_XOR(x): the bits that an odd number of values of x have."""
+
+    _sql_names: ClassVar = ["BIT_XOR"]
+
+
+class Histogram(exp.Expression, exp.AggFunc):
+    """HISTOGRAM(x): how often each value of x stands."""
+
+
 class Mad(exp.Expression, exp.AggFunc):
     """MAD(x): the median distance from the median."""
 
 
 def _composed(name: str) -> Callable[[list[Any]], exp.Func]:
     return lambda args: Composed(this=name, expressions=args)
+
+
+def _joined_texts(args: list[Any]) -> exp.Func:
+    """LISTAGG(x, separator) and the like; DISTINCT before x has taken both."""
+    given, *separator = args or [None]
+    if isinstance(given, exp.Distinct) and len(given.expressions) == 2:
+        given, separator = exp.Distinct(expressions=given.expressions[:1]), given.expressions[1:]
+    return exp.GroupConcat(this=given, separator=separator[0] if separator else None)
+
+
+def _list(args: list[Any]) -> exp.Func:
+    return exp.ArrayAgg(this=args[0] if len(args) == 1 else None)
 
 
 def _sum_of_doubles(args: list[Any]) -> exp.Func:
@@ -463,7 +497,11 @@ class _Parser(DeclarationParser):
     FUNCTIONS: ClassVar = {
         **Parser.FUNCTIONS,
         **{name: _composed(name) for name in _COMPOSED},
+        **dict.fromkeys(("LISTAGG", "GROUP_CONCAT"), _joined_texts),
+        **dict.fromkeys(("LIST", "ARRAY_AGG"), _list),
         "ENTROPY": Entropy.from_arg_list,
+        "HISTOGRAM": Histogram.from_arg_list,
+        **{node.sql_name(): node.from_arg_list for node in (BitAnd, BitOr, BitXor)},
         "MAD": Mad.from_arg_list,
         "COUNT_STAR": lambda args: exp.Count(this=exp.Star(), expressions=args),
         **dict.fromkeys(("FSUM", "KAHAN_SUM", "SUMKAHAN"), _sum_of_doubles),

@@ -52,9 +52,6 @@ _NODES: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Columns: ("COLUMNS here", "it stands in the outputs of SELECT"),
     exp.Unnest: ("UNNEST", ""),
     exp.Lateral: ("LATERAL", "write a correlated scalar subquery"),
-    exp.BitwiseAnd: ("& operator", ""),
-    exp.BitwiseOr: ("| operator", ""),
-    exp.BitwiseNot: ("~ operator", ""),
     exp.Star: ("* here", "name the columns"),
     exp.Dot: ("name of several parts", "write alias.column"),
     exp.Bracket: ("[ ] (subscript)", ""),
@@ -77,7 +74,7 @@ _NAMES = {
 _AGGREGATES = (
     "those maintained are SUM, COUNT, AVG, MIN, MAX, VARIANCE, STDDEV, SKEWNESS, KURTOSIS, CORR, COVAR_POP, "
     "COVAR_SAMP, REGR_SLOPE and the like, EWMA, DECAYED_SUM, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE, "
-    "ARG_MIN, ARG_MAX, FIRST, LAST, PRODUCT, MAD, ENTROPY, BOOL_AND and BOOL_OR"
+    "ARG_MIN, ARG_MAX, FIRST, LAST, STRING_AGG, LIST, PRODUCT, MAD, ENTROPY, BOOL_AND and BOOL_OR"
 )
 
 

@@ -5,6 +5,7 @@ cast to is NULL, in CAST as in TRY_CAST.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -196,6 +197,47 @@ def _character(binder: Binder, node: exp.Chr, scope: Scope) -> Expression:
     return apply("character", [binder.value(node.expressions[0], scope)])
 
 
+def _of_bits(name: str, sign: str) -> Handler:
+    """x & y, x | y, XOR(x, y) of integers of 64 bits."""
+
+    def handler(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
+        given = adopt([binder.value(n, scope) for n in (node.this, node.expression)])
+        _check_bits(sign, given)
+        found = apply(name, given)
+        if min(g.type.low for g in given) < 0:
+            return found
+        highs = [g.type.high for g in given]
+        high = min(highs) if name == "bits_of_both" else 2 ** max(highs).bit_length() - 1
+        return replace(found, type=Type(Kind.INTEGER, 0, 0, high))
+
+    return handler
+
+
+def _check_bits(sign: str, given: Sequence[Expression]) -> None:
+    for value in given:
+        if value.type.kind is not Kind.INTEGER:
+            raise TypingError(f"{sign} of {value.type.kind.value} is not supported; it takes INTEGER")
+        if max(-value.type.low, value.type.high) > INT64_MAX:
+            raise TypingError(f"{sign} of more than 64 bits is not supported; write CAST(x AS BIGINT)")
+
+
+def _shifted(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
+    """x << n and x >> n: so many bits to the left or right, a constant."""
+    left = isinstance(node, exp.BitwiseLeftShift)
+    value, places = binder.value(node.this, scope), binder.value(node.expression, scope)
+    known = places.value if isinstance(places, Literal) else None
+    if type(known) is not int or not 0 <= known < 64:
+        raise refusal(binder, "a shift by what is no constant from 0 to 63", "write x * y or x // y", node)
+    _check_bits("<<" if left else ">>", [value])
+    return arithmetic("*", value, number(2**known)) if left else apply("bits_shifted", [value, places])
+
+
+def _inverted(binder: Binder, node: exp.BitwiseNot, scope: Scope) -> Expression:
+    value = binder.value(node.this, scope)
+    _check_bits("~", [value])
+    return arithmetic("-", number(-1), value)
+
+
 _SPLITS = ("string_split", "str_split", "string_to_array", "split")
 
 
@@ -282,6 +324,12 @@ def _piece(value: Expression, form: str) -> Expression:
 
 HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Bracket: _bracket,
+    exp.BitwiseAnd: _of_bits("bits_of_both", "&"),
+    exp.BitwiseOr: _of_bits("bits_of_either", "|"),
+    exp.Xor: _of_bits("bits_of_one", "XOR"),
+    exp.BitwiseLeftShift: _shifted,
+    exp.BitwiseRightShift: _shifted,
+    exp.BitwiseNot: _inverted,
     exp.Format: _format,
     exp.Initcap: _initcap,
     exp.Chr: _character,

@@ -1,5 +1,6 @@
 """Functions of time: parts of a timestamp, truncation to calendar units and buckets, NOW()."""
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 
@@ -261,6 +262,38 @@ def moved_by_months(binder: Binder, node: exp.Binary, scope: Scope) -> Expressio
     return replace(start, value=found, type=replace(start.type, low=found, high=found))
 
 
+def in_days(node: exp.Binary, left: Expression, right: Expression) -> Expression | None:
+    """The days between what is written as two DATEs, and a DATE so many days on; None for anything else."""
+    dates = _is_date(node.this), _is_date(node.expression)
+    if isinstance(node, exp.Sub) and all(dates):
+        return functions.call("div", [arithmetic("-", left, right), number(_DAY)])
+    if dates == (True, False) and isinstance(node, exp.Add | exp.Sub) and _is_count(node.expression):
+        return arithmetic("-" if isinstance(node, exp.Sub) else "+", left, _days(right))
+    if dates == (False, True) and isinstance(node, exp.Add) and _is_count(node.this):
+        return arithmetic("+", _days(left), right)
+    return None
+
+
+def _days(count: Expression) -> Expression:
+    return arithmetic("*", count, number(_DAY))
+
+
+def _is_date(node: exp.Expr) -> bool:
+    """Whether an expression is written as a DATE, not a TIMESTAMP."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Cast):
+        return bool(inner.to.this is exp.DType.DATE)
+    if isinstance(inner, exp.Min | exp.Max):
+        return _is_date(inner.this)
+    return isinstance(inner, exp.CurrentDate | exp.LastDay | exp.Date)
+
+
+def _is_count(node: exp.Expr) -> bool:
+    inner = node.unnest()
+    inner = inner.this if isinstance(inner, exp.Neg) else inner
+    return isinstance(inner, exp.Literal) and inner.is_int
+
+
 def _later(value: Expression, months: int) -> Expression:
     """The same time of a day so many months later, the last of a month that is shorter."""
     moved = apply("months_later", [_nanoseconds(value), number(months)])
@@ -291,6 +324,37 @@ def _shown(binder: Binder, name: str, of: exp.Expr, form: str, node: exp.Expr, s
     except formats.FormatError as error:
         raise binder.text.error(str(error), node) from None
     return apply("strftime", [_nanoseconds(value), Literal(form, TEXT)])
+
+
+# PostgreSQL's parts of a format, longer ones first, and what they are in STRFTIME's.
+_TO_CHAR = {
+    "YYYY": "%Y", "IYYY": "%G", "HH24": "%H", "HH12": "%I", "Month": "%B", "DDD": "%j", "Mon": "%b",
+    "Day": "%A", "YY": "%y", "MM": "%m", "DD": "%d", "HH": "%I", "MI": "%M", "SS": "%S", "MS": "%g",
+    "US": "%f", "Dy": "%a", "AM": "%p", "PM": "%p", "IW": "%V", "ID": "%u",
+}  # fmt: skip
+_TO_CHAR_PART = re.compile(r'"([^"]*)"|(FM)?(' + "|".join(_TO_CHAR) + r")|([A-Za-z]+)|(%)")
+
+
+def _to_char(binder: Binder, node: exp.ToChar, scope: Scope) -> Expression:
+    """PostgreSQL's TO_CHAR(ts, format); FM leaves out zeros and spaces."""
+    form = node.args.get("format")
+    if not isinstance(form, exp.Literal) or not form.is_string:
+        raise refusal(binder, "TO_CHAR by a format that is not constant", "write it as in 'YYYY-MM-DD'", node)
+
+    def part(match: re.Match[str]) -> str:
+        quoted, short, name, other, percent = match.groups()
+        if other:
+            instead = "write STRFTIME(ts, '%Y-%m-%d'), or FORMAT('{:.2f}', x) of a number"
+            raise refusal(binder, f"{other[:20]} in a format of TO_CHAR", instead, form)
+        if percent or quoted is not None:
+            return "%%" if percent else str(quoted).replace("%", "%%")
+        found = _TO_CHAR[name]
+        padded = name in ("Month", "Day")
+        if padded and not short:
+            raise refusal(binder, f"{name} filled up with spaces", f"write FM{name}", form)
+        return found.replace("%", "%-") if short and not padded else found
+
+    return _shown(binder, "TO_CHAR", node.this, _TO_CHAR_PART.sub(part, form.name), form, scope)
 
 
 def _name_of(form: str) -> Handler:
@@ -400,6 +464,7 @@ HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Dayname: _name_of("%A"),
     exp.Monthname: _name_of("%B"),
     exp.Date: _date,
+    exp.ToChar: _to_char,
     exp.Year: _named_part("year"),
     exp.Quarter: _named_part("quarter"),
     exp.Month: _named_part("month"),

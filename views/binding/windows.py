@@ -19,6 +19,7 @@ from orderbook.views.binding.bound import (
 from orderbook.views.binding.composed_aggregates import composed
 from orderbook.views.binding.frames import Distance, Over, Side, WindowFrame, over, unproved, within
 from orderbook.views.binding.functions import call
+from orderbook.views.binding.list_aggregates import list_parts
 from orderbook.views.binding.parser import Composed
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
 from orderbook.views.binding.text_functions import order_words
@@ -65,7 +66,7 @@ def _bound(binder: Binder, node: exp.Window, scope: Scope) -> Expression:
     call = aggregates.call_of(node.this)
     if call is not None and isinstance(call.node, Composed):
         return _composed(binder, node, call, scope)
-    if call is None:
+    if call is None or list_parts(binder, call.node, call.within):
         raise _refused(binder, node)
     if call.name in ("arg_min", "arg_max"):
         return _over(binder, node, spec, scope, _chosen(binder, node, call, scope))

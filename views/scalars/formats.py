@@ -7,6 +7,7 @@ one of C's, as in `%05d`.
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal
 
 from orderbook.core.errors import DataError
 
@@ -17,6 +18,10 @@ _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July"),
     *("August", "September", "October", "November", "December"),
 )
+
+
+# As many digits as any number that can be maintained has.
+_CONTEXT = Context(prec=400)
 
 
 class FormatError(DataError):
@@ -77,6 +82,18 @@ def strftime(ns: int, form: str) -> str:
         return _PARTS[match[0]](at, rest)
 
     return _DIRECTIVE.sub(part, form)
+
+
+def text_of_exact(value: int, scale: int) -> str:
+    """A scaled integer with all of its places."""
+    return f"{Decimal(value).scaleb(-scale, _CONTEXT):f}"
+
+
+def text_of_moment(ns: int) -> str:
+    """As in '2024-01-31 12:00:00.5', UTC."""
+    seconds, rest = divmod(ns, SECOND)
+    shown = f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}"
+    return shown + (f".{rest:09}".rstrip("0") if rest else "")
 
 
 def _formatted(value: int | float | str, form: str) -> str:

@@ -16,10 +16,12 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from hashlib import md5, sha256
 from math import isfinite
+from operator import and_, or_, xor
 from typing import Any, NamedTuple, Protocol
 
 from orderbook.core.errors import DataError
-from orderbook.views.scalars import formats, patterns
+from orderbook.views.scalars import formats, lists, patterns
+from orderbook.views.scalars.formats import text_of_exact, text_of_moment
 from orderbook.views.types import INT64_MAX, TIMESTAMP
 
 SECOND = 1_000_000_000
@@ -205,18 +207,6 @@ def months_later(ns: int, months: int) -> int:
     return min(max(found, TIMESTAMP.low), TIMESTAMP.high)
 
 
-def text_of_exact(value: int, scale: int) -> str:
-    """A scaled integer with all of its places."""
-    return f"{Decimal(value).scaleb(-scale, _CONTEXT):f}"
-
-
-def text_of_moment(ns: int) -> str:
-    """As in '2024-01-31 12:00:00.5', UTC."""
-    seconds, rest = divmod(ns, SECOND)
-    shown = f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}"
-    return shown + (f".{rest:09}".rstrip("0") if rest else "")
-
-
 def _exact(text: str, scale: int) -> int | None:
     """The scaled integer of 64 bits nearest to the number that a text says, halves away from zero."""
     if scale == 0 and _WHOLE.fullmatch(text):
@@ -332,6 +322,10 @@ FUNCTIONS: dict[str, TextFunction] = {
     "format_double": TextFunction("dt", "t", formats.format_double),
     "format_text": TextFunction("tt", "t", formats.format_text),
     "months_later": TextFunction("ii", "i", months_later, TIMESTAMP.low, TIMESTAMP.high),
+    "bits_of_both": TextFunction("ii", "i", and_, -INT64_MAX, INT64_MAX),
+    "bits_of_either": TextFunction("ii", "i", or_, -INT64_MAX, INT64_MAX),
+    "bits_of_one": TextFunction("ii", "i", xor, -INT64_MAX, INT64_MAX),
+    "bits_shifted": TextFunction("ii", "i", lambda value, by: value >> max(by, 0), -INT64_MAX, INT64_MAX),
     "text_of_exact": TextFunction("wi", "t", text_of_exact),
     "text_of_double": TextFunction("d", "t", repr),
     "text_of_boolean": TextFunction("i", "t", lambda value: "true" if value else "false"),
@@ -344,9 +338,17 @@ FUNCTIONS: dict[str, TextFunction] = {
     "says_boolean": TextFunction("t", "i", _there(_boolean), 0, 1),
     "moment_of_text": TextFunction("t", "i", _or_nothing(moment), -INT64_MAX, INT64_MAX),
     "says_moment": TextFunction("t", "i", _there(moment), 0, 1),
+    **{f"list_value_{letter}": TextFunction(f"{letter}i", "i", lists.list_value) for letter in "itd"},
+    "listed": TextFunction("iii", "i", lists.listed, 0, 2**62),
+    "list_text": TextFunction("iit", "t", lists.list_text),
 }
+# Those that note what they are called with: each call is one of its own.
+NOTED = frozenset(name for name in FUNCTIONS if name.startswith("list"))
 # What compiled code calls them by.
 NUMBERS = {name: number for number, name in enumerate(FUNCTIONS, 1)}
+
+
+FIRST_NOTED = min(NUMBERS[name] for name in NOTED)
 
 
 class Texts(Protocol):

@@ -42,6 +42,7 @@ from orderbook.views.conditions import (
     truth,
 )
 from orderbook.views.intervals import exact, join, scalar_type
+from orderbook.views.scalars import lists
 from orderbook.views.translation.row_order import Ordered, before, in_words, up_to
 from orderbook.views.translation.statistical_aggregates import (
     DECAYED,
@@ -68,9 +69,12 @@ from orderbook.views.translation.values import (
     keyed,
     literal,
     renamed,
+    times,
     where_valid,
 )
 from orderbook.views.types import BOOLEAN, DOUBLE, INTEGER, Kind
+
+LISTS = ("string_agg", "list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +224,8 @@ class AggregateTranslator(ValueTranslator):
         argument = self.value(aggregate.argument, scope, inner)
         if aggregate.function == "count" and aggregate.by:
             return self._count_of_rows(aggregate, argument, scope, inner, group, lifts)
+        if aggregate.function in LISTS:
+            return self._listed(aggregate, argument, scope, inner, group, lifts)
         as_of = aggregate.by[2:] if aggregate.function in DECAYED else ()
         by = [self.value(b, scope, inner) for b in aggregate.by if b not in as_of]
         rows = group.rows * product(*inner)
@@ -239,6 +245,8 @@ class AggregateTranslator(ValueTranslator):
         if aggregate.distinct:
             rows, argument = self._distinct(argument, rows, group)
         never_null = group.has_rows and valid == TRUE
+        if aggregate.function.startswith("bit_"):
+            return self._bits(aggregate, argument, rows, never_null, lifts)
         if aggregate.function == "entropy":
             return self._entropy(argument, rows, group, lifts)
         if aggregate.function in (*QUANTILES, "mad", "mode", "mode_desc"):
@@ -352,6 +360,32 @@ class AggregateTranslator(ValueTranslator):
         distance = replace(apart, scalar=Apply("abs", (apart.scalar,)))
         return self._quantile(median, distance, rows, group, lifts)
 
+    def _bits(
+        self, aggregate: bound.Aggregate, argument: Value, rows: Poly, never_null: bool, lifts: list[Factor]
+    ) -> Value:
+        """The integer of the bits that all, some, or an odd number of the values have."""
+        count, signed = self.lift("count", rows, lifts), aggregate.type.low < 0
+        width = aggregate.type.high.bit_length() + signed
+        result: Scalar = Const(0)
+        for place in range(width):
+            top = place == width - 1
+            bit: Scalar = Apply("floor_div", (argument.scalar, Const(2**place)))
+            if top and signed:
+                bit = choose(comparison("<", argument.scalar, Const(0)), Const(1), Const(0))
+            elif not top:
+                rest = Apply("floor_div", (argument.scalar, Const(2 ** (place + 1))))
+                bit = Apply("-", (bit, times(Const(2), rest)))
+            having = self.lift("bit", rows * product(Val(bit)), lifts)
+            holds = {
+                "bit_and": comparison("=", having, count),
+                "bit_or": comparison(">", having, Const(0)),
+                "bit_xor": comparison("=", Apply("mod", (having, Const(2))), Const(1)),
+            }[aggregate.function]
+            weight = Const(-(2**place) if top and signed else 2**place)
+            result = Apply("+", (result, choose(holds, weight, Const(0))))
+        valid = TRUE if never_null else comparison(">", count, Const(0))
+        return Value(result, aggregate.type, valid)
+
     def _entropy(self, argument: Value, rows: Poly, group: Group, lifts: list[Factor]) -> Value:
         """log2 of the rows less the mean of log2 of how many rows have a row's value; 0 of no rows."""
         inner: list[Factor] = []
@@ -384,6 +418,54 @@ class AggregateTranslator(ValueTranslator):
         locals_ = [self._local(value, rows, group, found) for value in values]
         once = Exists((*group.keys, *dict.fromkeys(locals_)), rows * product(*found))
         return Value(self.lift("count", product(once), lifts), aggregate.type)
+
+    def _listed(
+        self,
+        aggregate: bound.Aggregate,
+        there: Value,
+        scope: Scope,
+        inner: list[Factor],
+        group: Group,
+        lifts: list[Factor],
+    ) -> Value:
+        """The values of the rows that are `there`, in their order, as a text; NULL of no rows.
+
+        What is noted of an entry depends on how many rows there are, so that no map can hold the sum of it.
+        """
+        *given, last = aggregate.by
+        assert isinstance(last, bound.Literal)
+        form = lists.form_of(str(last.value))
+        values = [self.value(b, scope, inner) for b in given]
+        rows, own = group.rows * product(*inner) * condition_poly(there.valid), list[Factor]()
+        locals_ = [self._local(value, rows, group, own) for value in values]
+        rows *= product(*own)
+        held = [keyed(local, value) for local, value in zip(locals_, values, strict=True)]
+        count, counts = self.lift("count", rows, lifts), list[Factor]()
+        copies = self.lift("copies", rows, counts)
+        entries = product(Exists((*group.keys, *dict.fromkeys(locals_)), rows), *counts)
+        if form.limit and not form.distinct and held[0].type.kind is not Kind.TEXT:
+            entries *= self._among_first(held[0], form, rows, group)
+        slot = int(self.fresh("listed", exact(0, 0)).name.rpartition("_")[2])
+        noted: Scalar = Const(slot)
+        for value in held:
+            if value.valid != TRUE:
+                noted = Apply("list_value_i", (choose(value.valid, Const(1), Const(0)), noted))
+            letter, zero = {Kind.TEXT: ("t", ""), Kind.DOUBLE: ("d", 0.0)}.get(value.type.kind, ("i", 0))
+            scalar = choose(value.valid, value.scalar, Const(zero))
+            noted = Apply(f"list_value_{letter}", (scalar, noted))
+        number = product(Val(Apply("listed", (noted, copies, count))))
+        total = self.lift("numbers", entries * number, lifts, exact(0, 2**62))
+        form_text = Const(replace(form, slot=slot).text())
+        text = Apply("list_text", (total, self.lift("entries", entries, lifts), form_text))
+        return Value(text, aggregate.type, comparison(">", count, Const(0)))
+
+    def _among_first(self, value: Value, form: lists.Form, rows: Poly, group: Group) -> Poly:
+        """That fewer rows than are listed have a place before that of a value, the first of its order."""
+        others, names = self.copy(rows, group.around.union(group.keys))
+        by, running = form.order[0], list[Factor]()
+        pair = Ordered(renamed(value, names), value, by.descending, by.nulls_first)
+        ahead = self.lift("ahead", before(others, [pair]), running)
+        return product(*running, Cmp("<", ahead, Const(form.limit)))
 
     def _distinct(self, argument: Value, rows: Poly, group: Group) -> tuple[Poly, Value]:
         """The rows with every value of the argument once, and the argument in them."""
