@@ -23,14 +23,8 @@ from orderbook.core.step_times import step_times
 from orderbook.views.binding.bound import Catalog, Source
 from orderbook.views.binding.catalog import bind, default_parameters
 from orderbook.views.binding.expressions import ExpressionBinder
-from orderbook.views.binding.parser import (
-    CreateRelation,
-    CreateStrategy,
-    CreateView,
-    SqlText,
-    parse,
-    parse_macros,
-)
+from orderbook.views.binding.nodes import CreateRelation, CreateStrategy, CreateView
+from orderbook.views.binding.parser import SqlText, parse, parse_macros
 from orderbook.views.binding.scope import FromItem, Scope, refusal_text
 from orderbook.views.calculus import Scalar, TooMuchWorkError, Var
 from orderbook.views.compiled_views import compiled_views

@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from orderbook.core.errors import SourceError, UserError, suggestion
 from orderbook.views.binding.catalog import default_parameters
-from orderbook.views.binding.parser import CreateRelation, CreateStrategy, CreateView, parse
+from orderbook.views.binding.nodes import CreateRelation, CreateStrategy, CreateView
+from orderbook.views.binding.parser import parse
 from orderbook.views.types import Parameter
 
 # Folders of views that ship, beside those that stand in the folder itself.

@@ -15,7 +15,8 @@ from orderbook.clients.duckdb_queries import check_tables, output_columns, table
 from orderbook.clients.encoded_rows import table_schema
 from orderbook.clients.view_matching import Block, Keys, block_of, over_view
 from orderbook.core.errors import SqlError, suggestion
-from orderbook.views.binding.parser import CreateView, parse
+from orderbook.views.binding.nodes import CreateView
+from orderbook.views.binding.parser import parse
 from orderbook.views.m3 import Result
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import Parameter, Relation

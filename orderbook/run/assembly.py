@@ -25,7 +25,8 @@ from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.order_views import strategy_of
 from orderbook.strategies.strategy import StrategyDefinition, load_strategy, parameters_named
-from orderbook.views.binding.parser import CreateStrategy, parse, position
+from orderbook.views.binding.nodes import CreateStrategy
+from orderbook.views.binding.parser import parse, position
 from orderbook.views.compilation import compile_texts, texts_of
 from orderbook.views.library import (
     declared_strategies,

@@ -66,8 +66,8 @@ SELECT g.n, COUNT(r.a) AS c, MAX(u.x) AS m FROM GENERATE_SERIES(-1, 2) g(n) LEFT
 SELECT LIST_CONTAINS([1, NULL, 3], a) AS l, ISFINITE(x) AS f, ISNAN(y) AS n
     FROM (SELECT k AS a, x, y FROM u) d
 -- values_listed_of_all
-SELECT LIST(y ORDER BY y)::VARCHAR AS y, LIST(flag ORDER BY flag DESC)::VARCHAR AS f, MAX(x, 2)::VARCHAR AS x,
-    LIST(label ORDER BY label)::VARCHAR AS l, COUNT(*) AS n FROM u
+SELECT LIST(y + 0.0 ORDER BY y)::VARCHAR AS y, LIST(flag ORDER BY flag DESC)::VARCHAR AS f,
+    MAX(x + 0.0, 2)::VARCHAR AS x, LIST(label ORDER BY label)::VARCHAR AS l, COUNT(*) AS n FROM u
 -- formulas_of_aggregates
 SELECT b, PRODUCT(c) AS p, SEM(c) AS s, MAD(c) AS m, ENTROPY(a) AS e, FSUM(c) AS f, COUNT() AS n, FAVG(a) AS g
     FROM r GROUP BY b

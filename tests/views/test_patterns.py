@@ -9,7 +9,7 @@ from fuzz import InterpreterRuntime, compiled
 
 from orderbook.core.errors import SqlError
 from orderbook.views.binding.catalog import bind
-from orderbook.views.scalars import formats, patterns
+from orderbook.views.scalars import formats, patterns, wildcards
 from orderbook.views.scalars.texts import months_later
 
 ATOMS = [
@@ -142,10 +142,10 @@ def test_wildcards_match_as_in_duckdb(
     database.execute("CREATE OR REPLACE TABLE w (t VARCHAR, p VARCHAR)")
     database.executemany("INSERT INTO w VALUES (?, ?)", rows)
     for sql, function in {
-        "t LIKE p": lambda t, p: patterns.like(t, p, ""),
-        "t ILIKE upper(p)": lambda t, p: patterns.ilike(t, p.upper(), ""),
-        "t LIKE replace(p, '!', '!!') ESCAPE '!'": lambda t, p: patterns.like(t, p.replace("!", "!!"), "!"),
-        "t GLOB p": patterns.glob,
+        "t LIKE p": lambda t, p: wildcards.like(t, p, ""),
+        "t ILIKE upper(p)": lambda t, p: wildcards.ilike(t, p.upper(), ""),
+        "t LIKE replace(p, '!', '!!') ESCAPE '!'": lambda t, p: wildcards.like(t, p.replace("!", "!!"), "!"),
+        "t GLOB p": wildcards.glob,
     }.items():
         wanted = [int(v) for (v,) in database.execute(f"SELECT {sql} FROM w").fetchall()]
         assert [function(*row) for row in rows] == wanted, sql

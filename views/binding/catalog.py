@@ -22,17 +22,9 @@ from orderbook.views import types
 from orderbook.views.binding.bound import Catalog, View
 from orderbook.views.binding.grouping import ViewDefinition
 from orderbook.views.binding.macros import Macros
+from orderbook.views.binding.nodes import CreateRelation, CreateView
 from orderbook.views.binding.orders import OwnRows, check_orders, with_rules
-from orderbook.views.binding.parser import (
-    TYPES,
-    CreateRelation,
-    CreateView,
-    SqlText,
-    Statement,
-    parse,
-    parse_parameters,
-    shown,
-)
+from orderbook.views.binding.parser import TYPES, SqlText, Statement, parse, parse_parameters, shown
 from orderbook.views.binding.queries import QueryBinder
 from orderbook.views.binding.scope import identifier, nearest
 from orderbook.views.binding.typed_nodes import interval_of

@@ -8,7 +8,8 @@ from functools import cache
 
 from sqlglot import exp
 
-from orderbook.views.binding.parser import START, Composed, Sql, position
+from orderbook.views.binding.nodes import Composed
+from orderbook.views.binding.parser import START, Sql, position
 from orderbook.views.binding.scope import Binder, refusal
 
 _SIGN = "(1 - 2 * (SUM(CASE WHEN x < 0 THEN 1 ELSE 0 END) % 2))"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from orderbook.views.binding.bound import Expression, Literal
-from orderbook.views.binding.parser import Histogram
+from orderbook.views.binding.nodes import Histogram
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
 from orderbook.views.binding.text_functions import HANDLERS as TEXT_HANDLERS
 
@@ -115,7 +115,7 @@ def _in_order(binder: Binder, node: exp.GroupConcat | exp.ArrayAgg, within: exp.
 
 
 def _plain(item: exp.Expr) -> exp.Expr:
-    return item.this if isinstance(item, exp.Ordered) else item  # type: ignore[no-any-return]
+    return item.this if isinstance(item, exp.Ordered) else item
 
 
 def _constant(node: exp.Expr) -> bool:

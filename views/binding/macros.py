@@ -14,7 +14,8 @@ from sqlglot.parser import Parser
 
 from orderbook.views.binding.aggregates import call_of
 from orderbook.views.binding.bound import Expression
-from orderbook.views.binding.parser import START, Outward, SqlText, parse_macros, position
+from orderbook.views.binding.nodes import Outward
+from orderbook.views.binding.parser import START, SqlText, parse_macros, position
 from orderbook.views.binding.scope import Binder, Handler, Scope, identifier, refusal
 
 # So that macros of macros do not grow without bound.

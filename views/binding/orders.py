@@ -26,7 +26,8 @@ from orderbook.views.binding.bound import (
     UnionAll,
 )
 from orderbook.views.binding.grouping import Lookup, ViewDefinition
-from orderbook.views.binding.parser import CreateStrategy, SqlText, Statement, parse, shown
+from orderbook.views.binding.nodes import CreateStrategy
+from orderbook.views.binding.parser import SqlText, Statement, parse, shown
 from orderbook.views.binding.scope import nearest
 from orderbook.views.binding.typed_nodes import interval_of
 from orderbook.views.types import Kind, Relation

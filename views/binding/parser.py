@@ -19,6 +19,26 @@ from sqlglot.tokens import Token, TokenType
 
 from orderbook.core.changes import HALF_CHARACTER
 from orderbook.core.errors import SqlError
+from orderbook.views.binding.nodes import (
+    BitAnd,
+    BitOr,
+    BitXor,
+    Composed,
+    CreateMacro,
+    CreateParameter,
+    CreateRelation,
+    CreateStrategy,
+    CreateView,
+    DecayedSum,
+    Entropy,
+    Ewma,
+    Histogram,
+    KurtosisPop,
+    MacroParameter,
+    Mad,
+    QuantileCont,
+    QuantileDisc,
+)
 
 TYPES = "SMALLINT, INTEGER, BIGINT, DECIMAL(p, s), DOUBLE, BOOLEAN, TEXT, TIMESTAMP"
 MATERIALIZE = ("none", "first", "full")
@@ -26,130 +46,6 @@ START = "start"
 _RELATION_OPTIONS = "SOURCE '...', RETAIN INTERVAL '...' or WITH (max_rows = N)"
 _COLUMN_TAKES = "a column takes NOT NULL, PRIMARY KEY and CHECK (...)"
 _Parsed = TypeVar("_Parsed")
-
-
-class CreateRelation(exp.Expression):
-    """CREATE STREAM or CREATE TABLE: `this` the name, columns, checks and keys, options.
-
-    `expressions` are ColumnDefs, CheckColumnConstraints and PrimaryKeys; `retain` is an Interval,
-    `retain_by` the Identifier of the column that RETAIN counts from.
-    """
-
-    arg_types: ClassVar = {
-        "this": True,
-        "expressions": True,
-        "static": True,
-        "source": False,
-        "max_rows": False,
-        "retain": False,
-        "retain_by": False,
-    }
-
-
-class CreateView(exp.Expression):
-    """CREATE VIEW: `this` the name, `expression` the query, `materialize` a word of MATERIALIZE or None."""
-
-    arg_types: ClassVar = {"this": True, "expression": True, "materialize": False}
-
-
-class CreateStrategy(CreateView):
-    """CREATE STRATEGY: a view of orders; `options` are EQs of a Var and its value, in the text's order."""
-
-    arg_types: ClassVar = {"this": True, "expression": True, "options": False}
-
-
-class CreateParameter(exp.Expression):
-    """CREATE PARAMETER: `this` the name, `expression` what :name stands for where it is given no value."""
-
-    arg_types: ClassVar = {"this": True, "expression": True}
-
-
-class CreateMacro(exp.Expression):
-    """CREATE MACRO: `this` the name, `expressions` the parameters, `expression` what it stands for.
-
-    `table` says that this is a query.
-    """
-
-    arg_types: ClassVar = {"this": True, "expressions": False, "expression": True, "table": False}
-
-
-class MacroParameter(exp.Expression):
-    """A parameter of a macro: `this` its name, `default` what it is where it is not given."""
-
-    arg_types: ClassVar = {"this": True, "default": False}
-
-
-class Outward(exp.Expression):
-    """An expression that is bound in the query that stands so many `levels` further out."""
-
-    arg_types: ClassVar = {"this": True, "levels": True}
-
-
-class KurtosisPop(exp.Expression, exp.AggFunc):
-    """KURTOSIS_POP(x), which sqlglot has no node of."""
-
-    _sql_names: ClassVar = ["KURTOSIS_POP"]
-
-
-class Ewma(exp.Expression, exp.AggFunc):
-    """EWMA(x, half_life, ts): the mean of x, each weighed by 0.5 to the power of its age in half-lives."""
-
-    arg_types: ClassVar = {"this": True, "half_life": False, "expression": False, "as_of": False}
-
-
-class DecayedSum(exp.Expression, exp.AggFunc):
-    """DECAYED_SUM(x, half_life, ts): the sum of x, weighed likewise; its age is that at the time `as_of`."""
-
-    _sql_names: ClassVar = ["DECAYED_SUM"]
-    arg_types: ClassVar = {"this": True, "half_life": False, "expression": False, "as_of": False}
-
-
-class QuantileCont(exp.Expression, exp.AggFunc):
-    """QUANTILE_CONT(x, q), which is PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)."""
-
-    arg_types: ClassVar = {"this": True, "expression": True}
-    _sql_names: ClassVar = ["QUANTILE_CONT"]
-
-
-class QuantileDisc(exp.Expression, exp.AggFunc):
-    """QUANTILE_DISC(x, q), which is PERCENTILE_DISC(q) WITHIN GROUP (ORDER BY x)."""
-
-    arg_types: ClassVar = {"this": True, "expression": True}
-    _sql_names: ClassVar = ["QUANTILE_DISC"]
-
-
-class Composed(exp.Anonymous, exp.AggFunc):
-    """An aggregate that is a formula of others; `this` its name, `expressions` its arguments."""
-
-
-class Entropy(exp.Expression, exp.AggFunc):
-    """ENTROPY(x): the information of a value of x, in bits."""
-
-
-class BitAnd(exp.Expression, exp.AggFunc):
-    """BIT_AND(x): the bits that all values of x have."""
-
-    _sql_names: ClassVar = ["BIT_AND"]
-
-
-class BitOr(exp.Expression, exp.AggFunc):
-    """BIT_OR(x): the bits that some value of x has."""
-
-    _sql_names: ClassVar = ["BIT_OR"]
-
-
-class BitXor(exp.Expression, exp.AggFunc):
-    """BIT_XOR(x): the bits that an odd number of values of x have."""
-
-    _sql_names: ClassVar = ["BIT_XOR"]
-
-
-class Histogram(exp.Expression, exp.AggFunc):
-    """HISTOGRAM(x): how often each value of x stands."""
-
-
-class Mad(exp.Expression, exp.AggFunc):
-    """MAD(x): the median distance from the median."""
 
 
 def _composed(name: str) -> Callable[[list[Any]], exp.Func]:

@@ -20,7 +20,7 @@ from orderbook.views.binding.composed_aggregates import composed
 from orderbook.views.binding.frames import Distance, Over, Side, WindowFrame, over, unproved, within
 from orderbook.views.binding.functions import call
 from orderbook.views.binding.list_aggregates import list_parts
-from orderbook.views.binding.parser import Composed
+from orderbook.views.binding.nodes import Composed
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
 from orderbook.views.binding.text_functions import order_words
 from orderbook.views.binding.typed_nodes import (

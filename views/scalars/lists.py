@@ -161,7 +161,7 @@ def _shown(value: Any, form: Form) -> str:
     if form.kind == "BOOLEAN":
         return "true" if value else "false"
     if form.kind == "DOUBLE":
-        return repr(value)
+        return repr(value + 0.0)
     if form.kind in ("INTEGER", "DECIMAL"):
         return text_of_exact(value, form.scale)
     text = text_of_moment(value) if form.kind == "TIMESTAMP" else str(value)

@@ -38,7 +38,7 @@ from orderbook.views.intervals import join, scalar_type
 from orderbook.views.names import rename_apart
 from orderbook.views.program import CalculusView, ViewColumn, ViewKey
 from orderbook.views.translation.row_order import first_rows
-from orderbook.views.translation.translate_values import Group, GroupedScope, WindowTranslator
+from orderbook.views.translation.translate_values import Group, GroupedScope
 from orderbook.views.translation.values import (
     Names,
     Scope,
@@ -49,6 +49,7 @@ from orderbook.views.translation.values import (
     own_variable,
     renamed,
 )
+from orderbook.views.translation.window_values import WindowTranslator
 from orderbook.views.types import Kind, Relation, Type, unscaled
 
 
