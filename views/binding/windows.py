@@ -66,8 +66,11 @@ def _bound(binder: Binder, node: exp.Window, scope: Scope) -> Expression:
     call = aggregates.call_of(node.this)
     if call is not None and isinstance(call.node, Composed):
         return _composed(binder, node, call, scope)
-    if call is None or list_parts(binder, call.node, call.within):
+    if call is None:
         raise _refused(binder, node)
+    if listed := list_parts(binder, call.node, call.within):
+        instead = f"write a scalar subquery, (SELECT {listed.name}(...) FROM ... WHERE ...)"
+        raise refusal(binder, f"{listed.name} OVER rows", instead, node)
     if call.name in ("arg_min", "arg_max"):
         return _over(binder, node, spec, scope, _chosen(binder, node, call, scope))
     value, distinct = aggregates.argument(binder, call, scope)
