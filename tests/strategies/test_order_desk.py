@@ -112,28 +112,28 @@ def program(request: pytest.FixtureRequest) -> CompiledProgram:
 
 
 @pytest.mark.parametrize("options", list(OPTIONS))
+@pytest.mark.parametrize("shifted", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_rows_become_the_orders_of_the_plain_rules(
-    program: CompiledProgram, options: str, sample_seed: int, monkeypatch: pytest.MonkeyPatch
+    program: CompiledProgram, options: str, shifted: int, sample_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each feed has some of the instruments or all of them, and when it is exhaustive the others, too."""
     for number, feed in enumerate(("orders", "levels")):
         events = flow(sample_seed + number, 300, feed)
-        for instruments in (APART, INSTRUMENTS):
-            own = events[events["instrument"] < len(instruments)]
-            cut = np.split(own, [len(own) // 3, len(own) // 2])
-            plain = plain_strategies(program)
-            expected = outcome(program, plain, OPTIONS[options], cut, "interpreter", instruments)
-            made, noted = strategies_of(program), [0, 0]
-            for place, loop in enumerate((True, False)):
+        instruments = (APART, INSTRUMENTS)[number ^ shifted]
+        own = events[events["instrument"] < len(instruments)]
+        cut = np.split(own, [len(own) // 3, len(own) // 2])
+        plain = plain_strategies(program)
+        expected = outcome(program, plain, OPTIONS[options], cut, "interpreter", instruments)
+        made, noted = strategies_of(program), [0, 0]
+        for place, loop in enumerate((True, False)):
 
-                def note(
-                    own: OrderView, event: ViewEvent, place: int = place, noted: list[int] = noted
-                ) -> None:
-                    noted[place] += 1
-                    NOTE(own, event)
+            def note(own: OrderView, event: ViewEvent, place: int = place, noted: list[int] = noted) -> None:
+                noted[place] += 1
+                NOTE(own, event)
 
-                with monkeypatch.context() as patch:
-                    patch.setattr(OrderView, "note", note)
-                    if not loop:
-                        patch.setattr(Runner, "runs_in_loop", False)
-                    assert outcome(program, made, OPTIONS[options], cut, "numba", instruments) == expected
-            assert noted[0] < 0.8 * noted[1]
+            with monkeypatch.context() as patch:
+                patch.setattr(OrderView, "note", note)
+                if not loop:
+                    patch.setattr(Runner, "runs_in_loop", False)
+                assert outcome(program, made, OPTIONS[options], cut, "numba", instruments) == expected
+        assert noted[0] < 0.8 * noted[1]

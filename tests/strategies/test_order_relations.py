@@ -147,9 +147,23 @@ def program(request: pytest.FixtureRequest) -> CompiledProgram:
     return compile_views([packaged_views() / "touch.sql", KEPT, SQL[request.param]])
 
 
-@pytest.mark.parametrize("options", list(OPTIONS))
+FEEDS = ("orders", "levels")
+# Options have one feed in turn, and the other when it is exhaustive.
+FED = [
+    pytest.param(options, feed, marks=[pytest.mark.exhaustive] * ((number + place) % 2))
+    for number, options in enumerate(OPTIONS)
+    for place, feed in enumerate(FEEDS)
+]
+
+
+@pytest.mark.parametrize(("options", "feed"), FED)
 def test_what_is_kept_of_orders_decides_in_the_loop_as_in_python(
-    program: CompiledProgram, options: str, sample_seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: CompiledProgram,
+    options: str,
+    feed: str,
+    sample_seed: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     noted, note = [0], OrderView.note
 
@@ -158,28 +172,27 @@ def test_what_is_kept_of_orders_decides_in_the_loop_as_in_python(
         note(own, event)
 
     monkeypatch.setattr(OrderView, "note", count)
-    for number, feed in enumerate(("orders", "levels")):
-        events = flow(sample_seed + number, 260, feed)
-        parts = whole_messages(events[events["instrument"] < len(APART)], 4)
-        plain = Told(program, plain_strategies(program), OPTIONS[options], "interpreter")
-        made, noted[0] = Told(program, strategies_of(program), OPTIONS[options], "numba"), 0
-        plain.pipeline.start()
-        made.pipeline.start()
-        for place, part in enumerate(parts):
-            expected = plain.apply(part)
-            assert made.apply(part) == expected
-            if place == 1:
-                position = Position(0)
-                run = RunCheckpoint(position, 0, tuple(APART), made.pipeline.host.take_states(), True)
-                save_checkpoint(tmp_path, made.pipeline, program, run, keep=1)
-                made = Told(program, strategies_of(program), OPTIONS[options], "numba")
-                found = newest_checkpoint(tmp_path, program_hash(program))
-                assert found is not None
-                made.pipeline.host.restore_states(load_checkpoint(found, made.pipeline).states)
-                made.updates = {name: [*own] for name, own in plain.updates.items()}
-        assert any(update.fills for own in plain.updates.values() for _, update in own)
-        calls = sum(one.callbacks for one in plain.pipeline.host.summary())
-        assert noted[0] < 0.7 * calls
+    events = flow(sample_seed + FEEDS.index(feed), 260, feed)
+    parts = whole_messages(events[events["instrument"] < len(APART)], 4)
+    plain = Told(program, plain_strategies(program), OPTIONS[options], "interpreter")
+    made, noted[0] = Told(program, strategies_of(program), OPTIONS[options], "numba"), 0
+    plain.pipeline.start()
+    made.pipeline.start()
+    for place, part in enumerate(parts):
+        expected = plain.apply(part)
+        assert made.apply(part) == expected
+        if place == 1:
+            position = Position(0)
+            run = RunCheckpoint(position, 0, tuple(APART), made.pipeline.host.take_states(), True)
+            save_checkpoint(tmp_path, made.pipeline, program, run, keep=1)
+            made = Told(program, strategies_of(program), OPTIONS[options], "numba")
+            found = newest_checkpoint(tmp_path, program_hash(program))
+            assert found is not None
+            made.pipeline.host.restore_states(load_checkpoint(found, made.pipeline).states)
+            made.updates = {name: [*own] for name, own in plain.updates.items()}
+    assert any(update.fills for own in plain.updates.values() for _, update in own)
+    calls = sum(one.callbacks for one in plain.pipeline.host.summary())
+    assert noted[0] < 0.7 * calls
 
 
 @pytest.mark.parametrize("options", list(OPTIONS))
