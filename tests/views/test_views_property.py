@@ -21,7 +21,7 @@ from orderbook.views.m3_parse import parse
 from orderbook.views.program import CalculusView, CompiledProgram
 from orderbook.views.types import Relation
 
-STEPS = 14
+STEPS = 12
 every_view = pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
 every_runtime = pytest.mark.parametrize("runtime", RUNTIMES)
 
