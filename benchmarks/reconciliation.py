@@ -2,7 +2,7 @@
 
     python -m benchmarks.reconciliation [--seconds 600] [--restarts 4] [--latency drawn]
 
-The shipped strategies, in Python, compiled and in SQL, trade with latencies, drawn or constant, and fees on
+Shipped strategies, in Python, compiled and in SQL, trade with latencies, drawn or constant, and fees on
 the exchange on loopback, whose books are lost with every start. Every other process is killed without
 warning, the rest are interrupted. What the last process said of orders, fills and money is compared digit by
 digit with the backtest's, then every change of an order and every fill by `orderbook compare log:FOLDER JOB`.
@@ -22,8 +22,9 @@ from typing import Any
 
 import typer
 
+# Without those whose state ends with their process, as OrderFlow's does.
 _STRATEGIES = (
-    "strategies.order_flow:TouchImbalance", "strategies.order_flow:OrderFlow",
+    "strategies.order_flow:TouchImbalance", "strategies.sobi:Sobi",
     "strategies.micro_price_maker:MicroPriceMaker", "strategies.sobi:SobiBand", "market_maker",
 )  # fmt: skip
 _CONFIGURATION = """
@@ -47,7 +48,7 @@ feed_latency = "1ms"
 fees = {{ maker = -0.5, taker = 3 }}
 [strategies.sobi_band]
 threshold = 1
-[strategies.order_flow]
+[strategies.touch_imbalance]
 threshold = 0.5
 [parameters]
 quote_half_spread = 0.00005

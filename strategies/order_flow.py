@@ -45,7 +45,7 @@ class OrderFlow(Strategy):
     Econometrics, 2014): the flow of a change of the touch is what it adds to the bid less what it adds to the
     ask, where a better price adds all its volume and a worse one takes all that stood before (their e_n); the
     mid moves by flow / (2 * depth) ticks. The view has the touch as it is; the flow is a sum over its
-    changes.
+    changes, which are kept in memory alone: it begins anew with every start.
     """
 
     partition_by = "symbol"

@@ -6,6 +6,8 @@ from decimal import Decimal
 from math import sqrt
 from typing import ClassVar
 
+import msgspec
+
 from orderbook import BookStateChange, Parameter, Strategy, ViewEvent, on_view
 
 _SECOND = 10**9
@@ -85,3 +87,11 @@ class SobiBand(Strategy):
     def on_book_state(self, state: BookStateChange) -> None:
         """Begins anew with a book that was lost."""
         self.usual.pop(state.venue, None)
+
+    def on_save(self) -> bytes:
+        """What is usual, for a restart."""
+        return msgspec.msgpack.encode(self.usual)
+
+    def on_load(self, state: bytes) -> None:
+        """Goes on from `on_save`."""
+        self.usual = msgspec.msgpack.decode(state, type=dict[str, Usual])

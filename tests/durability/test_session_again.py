@@ -16,7 +16,7 @@ from orderbook.market.events import BookState, Side
 from orderbook.strategies.execution.account import Fill
 from orderbook.strategies.execution.client import LoggedRequest
 from orderbook.strategies.execution.venue_model import TradingOptions
-from orderbook.strategies.execution.venue_reports import Opened, Ready, ReportItem, Rules
+from orderbook.strategies.execution.venue_reports import Opened, Ready, Report, ReportItem, Rules
 from orderbook.strategies.strategy import Strategy, compiled, on_timer, on_view
 from orderbook.views.library import packaged_views
 
@@ -61,6 +61,14 @@ def test_all_are_equal(
     instruments, parts = received(sample_seed + processes, 1_500, processes)
     told = checked(sessions, parts, tmp_path / "job", 40, instruments)
     assert len(told.orders) > 200 and len(told.fills) > 20
+
+
+def test_what_is_usual_is_known_after_a_crash(tmp_path: Path, sample_seed: int) -> None:
+    sessions = Sessions(tmp_path, ["strategies.sobi:SobiBand"], SIMULATIONS["constant"])
+    instruments, parts = received(sample_seed, 1_500, 3)
+    # Books are not lost with a process, so that what it knew counts.
+    told = checked(sessions, [parts[0], *(part[2:] for part in parts[1:])], tmp_path / "job", 40, instruments)
+    assert len(told.orders) > 4
 
 
 def item(*messages: tuple[int, Sequence[Row]]) -> np.ndarray:
@@ -160,7 +168,7 @@ def test_an_order_at_a_venue_is_open_after_a_checkpoint() -> None:
             market.host.load(before.save(), range(len(INSTRUMENTS)))
             market.host.restore_states(before.take_states())
         else:
-            ready = [Opened("s"), Rules("aaa", "0.01", "0.1"), Ready()]
+            ready: list[Report] = [Opened("s"), Rules("aaa", "0.01", "0.1"), Ready()]
             market.host.take(ReportItem("X", 1, ready))
         market.open(*book)
     assert log.kinds == ["order"]

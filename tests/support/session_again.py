@@ -80,6 +80,7 @@ STRATEGIES = {
 }  # fmt: skip
 _TABLES = {
     "Kept": "volume = 2", "KeptTogether": "volume = 2", "KeptByVenue": "volume = 2",
+    "SobiBand": "half_life = 0.3\nthreshold = 0.5",
     "MicroPriceMaker": "half_spread = 0.0001\nvolume = 2\nmost = 6",
 }  # fmt: skip
 
