@@ -85,3 +85,20 @@ def test_an_approximate_count_is_exact() -> None:
     assert [row[1] for row in runtime.rows("v")] == [4, 4]
     with pytest.raises(SqlError, match="incomplete APPROXDISTINCT"):
         bind([(None, STREAM + "SELECT APPROX_COUNT_DISTINCT(p, x) FROM m")])
+
+
+def test_with_ties_are_the_rows_up_to_a_rank() -> None:
+    pairs = [
+        ("SELECT s, n FROM m {}", "ORDER BY n DESC FETCH FIRST 2 ROWS", "(ORDER BY n DESC) <= 2"),
+        (
+            "SELECT s, SUM(n) AS t FROM m GROUP BY s {}",
+            "ORDER BY 2 FETCH FIRST ROW",
+            "(ORDER BY SUM(n)) <= 1",
+        ),
+    ]
+    for query, first, ranks in pairs:
+        tied, ranked = query.format(f"{first} WITH TIES"), query.format(f"QUALIFY RANK() OVER {ranks}")
+        runtime = InterpreterRuntime(compiled(f"{STREAM}CREATE VIEW v AS {tied}; CREATE VIEW w AS {ranked}"))
+        for place, n in enumerate((3, 1, 3, 2, 3, 1)):
+            runtime.change("m", True, (None, 0.5, "abc"[place % 3], n))
+            assert runtime.rows("v") == runtime.rows("w") != []

@@ -34,6 +34,7 @@ from orderbook.views.binding.bound import (
     has,
 )
 from orderbook.views.binding.grouping import Queries, RowLimit, outputs_of, with_aliases, with_hidden
+from orderbook.views.binding.parser import START, position
 from orderbook.views.binding.scope import Scope, identifier, refusal_text
 from orderbook.views.binding.text_functions import order_words
 from orderbook.views.binding.typed_nodes import FALSE, comparison, logical
@@ -122,6 +123,31 @@ def hidden_limits(tree: exp.Select, number: Number) -> list[Limited]:
     return [
         f for f in found if seen.count(f.subject.name.lower()) == 1 and (alone or f.subject.args.get("table"))
     ]
+
+
+def with_ties(tree: exp.Select) -> exp.Select:
+    """FETCH FIRST n ROWS WITH TIES as the rows whose rank in the order is n at most."""
+    limit, order = tree.args.get("limit"), tree.args.get("order")
+    options = limit.args.get("limit_options") if isinstance(limit, exp.Fetch) else None
+    apart = ("qualify", "distinct", "offset")
+    if not options or not options.args.get("with_ties") or options.args.get("percent") or not order:
+        return tree
+    if any(tree.args.get(k) for k in apart):
+        return tree
+    tree = tree.copy()
+    fetch, by = tree.args["limit"], tree.args["order"].copy()
+    for item in by.expressions:
+        node = item.this
+        place = int(node.name) if isinstance(node, exp.Literal) and node.is_int else 0
+        if 1 <= place <= len(tree.expressions):
+            item.set("this", exp.Paren(this=tree.expressions[place - 1].unalias().copy()))
+    rank = exp.Window(this=exp.Rank(), order=by, over="OVER")
+    count = fetch.args.get("count") or exp.Literal.number(1)
+    tree.set("qualify", exp.Qualify(this=exp.LTE(this=rank, expression=count.copy())))
+    tree.set("limit", None)
+    for part in tree.args["qualify"].walk():
+        part.meta.setdefault(START, position(fetch))
+    return tree
 
 
 def by_source(found: Sequence[Limited]) -> Mapping[str | None, dict[str, RowLimit]]:

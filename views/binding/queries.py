@@ -41,6 +41,7 @@ from orderbook.views.binding.final_clauses import (
     limited,
     whole_number,
     with_implied_in_sources,
+    with_ties,
 )
 from orderbook.views.binding.from_clause import JoinBinder, SourceBinder, derived_item
 from orderbook.views.binding.grouping import (
@@ -355,6 +356,7 @@ class QueryBinder:
         refuse_other_clauses(self.text, tree, _SELECT_ARGS)
         if not tree.expressions:
             raise self.text.error("SELECT needs at least one column", tree)
+        tree = with_ties(tree)
         count = len(grouping_sets(tree, self.text))
         if count > 1:
             branch = self._grouped(tree, parent, limits, count)
