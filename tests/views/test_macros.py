@@ -50,6 +50,7 @@ def test_a_view_that_is_dropped_leaves_the_macros() -> None:
         ("CREATE MACRO ¦f(x) AS f(x); SELECT 1 FROM r", "in a cycle: f -> f"),
         ("CREATE MACRO f(x) AS x; CREATE MACRO ¦f(x) AS x; SELECT 1 FROM r", "macro f is declared twice"),
         ("CREATE MACRO ¦sum(x) AS x; SELECT 1 FROM r", "sum is a function already"),
+        ("CREATE MACRO ¦entropy(x) AS x; SELECT 1 FROM r", "entropy is a function already"),
         ("CREATE MACRO f(x, ¦x) AS x; SELECT 1 FROM r", "parameter x of macro f is declared twice"),
         ("CREATE MACRO f(x) AS x; SELECT ¦f(1, 2) FROM r", "macro f takes 1 argument"),
         ("CREATE MACRO f(x) AS x; SELECT ¦f() FROM r", "macro f needs its parameter x"),

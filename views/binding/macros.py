@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.parser import Parser
 
 from orderbook.views.binding.aggregates import call_of
 from orderbook.views.binding.bound import Expression
 from orderbook.views.binding.nodes import Outward
-from orderbook.views.binding.parser import START, SqlText, parse_macros, position
+from orderbook.views.binding.parser import START, SqlText, is_function, parse_macros, position
 from orderbook.views.binding.scope import Binder, Handler, Scope, identifier, refusal
 
 # So that macros of macros do not grow without bound.
@@ -44,7 +43,7 @@ class Macros:
             name = identifier(tree.this, text)
             if name in self._macros:
                 raise text.error(f"macro {name} is declared twice", tree.this)
-            if name.upper() in Parser.FUNCTIONS or name.upper() in Parser.FUNCTION_PARSERS:
+            if is_function(name.upper()):
                 raise text.error(f"{name} is a function already; name the macro otherwise", tree.this)
             parameters: dict[str, exp.Expr | None] = {}
             for given in tree.expressions:

@@ -500,6 +500,14 @@ class Sql(Dialect):
     Parser = _Parser
 
 
+def is_function(name: str) -> bool:
+    """Whether calls of a name, in upper case, are parsed as a function's; a macro may not be called so.
+
+    Formulas of aggregates are calls like any other, which a macro of their name comes before.
+    """
+    return name not in _COMPOSED and (name in _Parser.FUNCTIONS or name in _Parser.FUNCTION_PARSERS)
+
+
 def parse(file: str | None, sql: str) -> Iterator[Statement]:
     """The statements of one text but its CREATE PARAMETER and MACRO; raises SqlError at the first that is not
     of our SQL."""
