@@ -90,6 +90,8 @@ SELECT b, SUM(v) OVER (w ROWS 1 PRECEDING) AS s, NTH_VALUE(v, 2) OVER w AS n, FI
     COUNT(DISTINCT m) OVER w AS d, ARG_MAX(v, m) OVER (w) AS a, NTH_VALUE(m, 1) OVER p AS z
     FROM (SELECT b, SUM(c) AS v, MAX(a) AS m FROM r GROUP BY b) d
     WINDOW p AS (ORDER BY b DESC ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING), w AS (ORDER BY b)
+-- a_row_of_none
+SELECT 1.00 + 1 AS x, a FROM r WHERE b IS NULL ORDER BY x, a LIMIT 1
 -- a_row_of_what_is_outside
 SELECT a, (SELECT r.c + s.b FROM s WHERE s.b = r.b ORDER BY s.d, s.c LIMIT 1) AS x FROM r
 -- union_by_name

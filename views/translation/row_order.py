@@ -202,7 +202,7 @@ def first_rows(
     count: list[Factor] = []
     copies = names.lift("copies", rows, count)
     # Those of the queries around are the same in all rows.
-    here = binders(rows)
+    here = binders(rows) if rows.terms else told
     distinct = product(Exists(tuple(v for v in told if v in here), rows), *count)
     place = _count_by_place(names, rows, parts, order, copies, limits)
     return distinct * place, {name: kept[value] for name, value in columns.items()}
