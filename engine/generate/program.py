@@ -5,7 +5,10 @@ function that computes a row, the one that lists them, and notes of what changed
 """
 
 from collections.abc import Container, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 from orderbook.core.recent import Recent
 from orderbook.engine.generate.expressions import (
@@ -25,13 +28,21 @@ from orderbook.engine.generate.module_text import (
 )
 from orderbook.engine.generate.numbering import NumberedPlan
 from orderbook.engine.generate.pipelines import Sum, sum_of
+from orderbook.engine.generate.preconditions import ALWAYS, Precondition, preconditions_of
 from orderbook.engine.generate.reads import lookup
 from orderbook.engine.generate.state_layout import ACTIVE, COUNT, DIRTY, LIST, column_words, row_words
-from orderbook.engine.generate.trigger_parts import Owners, Turns, by_view, compiled_together, owners
+from orderbook.engine.generate.trigger_parts import (
+    Owners,
+    Turns,
+    by_view,
+    compiled_together,
+    owners,
+    precondition_of,
+)
 from orderbook.engine.generate.unchanged import Sources, following, sources
 from orderbook.engine.generate.writes import Writes
 from orderbook.engine.plan.steps import Lookup, ResultPlan, StatementPlan, TriggerPlan, UpdatePlan, variables
-from orderbook.views.calculus import Var
+from orderbook.views.calculus import Var, scalar_variables
 from orderbook.views.m3 import ResultColumn
 from orderbook.views.types import Column, Kind, unscaled
 
@@ -208,30 +219,56 @@ class _Parts:
         """A function of one row."""
         plan, rows, turns = self.module.plan, {"row": trigger.parameters}, [trigger.statements]
         parts: Sequence[Turns] = [turns]
+        preconditions: Mapping[int, Precondition] = {}
         if self.writes is Writes:
+            preconditions = preconditions_of(plan, trigger.statements, trigger.parameters, self._follows)
             parts = [
                 [together]
-                for (own,) in by_view(plan, turns, self._owners)
+                for (own,) in by_view(plan, turns, self._owners, preconditions)
                 for together in compiled_together(plan, own, trigger.parameters)
             ]
-        self._function(trigger_name(trigger), trigger.relation, rows, turns, parts)
+        self._function(trigger_name(trigger), trigger.relation, rows, turns, parts, preconditions)
 
     def update(self, update: UpdatePlan) -> None:
         """A function of two rows, the old and the new one."""
-        parts = by_view(self.module.plan, update.parts, self._owners)
+        parts = by_view(self.module.plan, update.parts, self._owners, {})
         rows = {"row": update.old, "new": update.new}
-        self._function(update_name(update), update.relation, rows, update.parts, parts)
+        self._function(update_name(update), update.relation, rows, update.parts, parts, {})
 
-    def _function(self, name: str, relation: str, rows: Rows, turns: Turns, parts: Sequence[Turns]) -> None:
-        """A function of rows at addresses, which calls the functions of its parts where they are several."""
-        if len(parts) < 2:
-            inlined = sum(map(len, turns)) <= _INLINED
+    def _function(
+        self,
+        name: str,
+        relation: str,
+        rows: Rows,
+        turns: Turns,
+        parts: Sequence[Turns],
+        preconditions: Mapping[int, Precondition],
+    ) -> None:
+        """A function of rows at addresses, which calls the functions of its parts where they are several.
+
+        What has a precondition is a part by itself, called where that holds.
+        """
+        needed = [precondition_of(part, preconditions) for part in parts]
+        inlined = sum(map(len, turns)) <= _INLINED
+        if len(parts) < 2 and (inlined or needed == [ALWAYS]):
             self._written(name, relation, rows, turns, turns, inlined)
             return
         called = [self._part(relation, rows, turns, part) for part in parts]
+        columns = self.module.plan.program.relation(relation).columns
         with self.module.exported(_head(name, rows), _ROWS) as emitter:
-            for part in called:
-                emitter.writer.line(_head(part, rows))
+            names: dict[Var, Code] = {}
+            conditions = (c for precondition in needed for together in precondition for c in together)
+            used = {v for condition in conditions for v in scalar_variables(condition)}
+            for row, parameters in rows.items():
+                _read_columns(emitter, row, list(zip(parameters, columns, strict=True)), used, names)
+            for precondition, together in groupby(zip(needed, called, strict=True), key=itemgetter(0)):
+                with ExitStack() as block:
+                    if precondition != ALWAYS:
+                        block.enter_context(
+                            emitter.writer.block(f"if {_holds(emitter, precondition, names)}:")
+                        )
+                    for _, part in together:
+                        emitter.writer.line(_head(part, rows))
             emitter.writer.line("return 0")
 
     def _part(self, relation: str, rows: Rows, turns: Turns, part: Turns) -> str:
@@ -278,6 +315,15 @@ class _Parts:
             emitter.pivots = shared_pivots(emitter.plan, statements, event)
             self.writes(emitter, names, own, bool(self._follows)).statements(statements)
         emitter.writer.line("return 0")
+
+
+def _holds(emitter: Emitter, precondition: Precondition, names: Names) -> str:
+    """The condition under which a part is called; what needs no multiplication comes first."""
+    sets = []
+    for conditions in sorted(precondition, key=repr):
+        texts = {truth(emitter.scalar(c, names)) for c in conditions}
+        sets.append(" and ".join(sorted(texts, key=lambda text: ("wide" in text, len(text), text))))
+    return " or ".join(f"({text})" for text in sets) or "False"
 
 
 # What statements are, in full.

@@ -5,9 +5,10 @@ views come after it, or another is edited, and so does their machine code (core/
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 
+from orderbook.engine.generate.preconditions import ALWAYS, NEVER, Precondition, either
 from orderbook.engine.plan.steps import (
     Gather,
     Loop,
@@ -31,16 +32,21 @@ def owners(plan: Plan) -> Owners:
     """Of each map the number of the first view computed from it, or of one whose maps it is written with."""
     found = _first_views(plan)
     same = {number: number for number in found.values()}
-    written = (s for t in plan.triggers for s in t.statements)
-    assigned = {s.target for s in (*plan.initial, *written) if s.op == ":="}
-    # What is added to some maps of a store leaves the others as they are.
-    together = [s.maps for s in plan.stores if "d" in s.layout or not assigned.isdisjoint(s.maps)]
-    for names in (*together, *((m.name, m.count) for m in plan.program.maps if m.count)):
+    for names in _written_together(plan):
         numbers = {same[found[name]] for name in names}
         for number, of in same.items():
             if of in numbers:
                 same[number] = min(numbers)
     return {name: same[number] for name, number in found.items()}
+
+
+def _written_together(plan: Plan) -> list[Sequence[str]]:
+    """Maps whose statements of one level are written in their order, in one function."""
+    written = (s for t in plan.triggers for s in t.statements)
+    assigned = {s.target for s in (*plan.initial, *written) if s.op == ":="}
+    # What is added to some maps of a store leaves the others as they are.
+    together = [s.maps for s in plan.stores if "d" in s.layout or not assigned.isdisjoint(s.maps)]
+    return [*together, *((m.name, m.count) for m in plan.program.maps if m.count)]
 
 
 def _first_views(plan: Plan) -> dict[str, int]:
@@ -63,32 +69,94 @@ def _first_views(plan: Plan) -> dict[str, int]:
 Turns = Sequence[Sequence[StatementPlan]]
 
 
-def by_view(plan: Plan, turns: Turns, own: Owners) -> list[Turns]:
-    """Statements by whose their maps are, those of small views together.
+def by_view(plan: Plan, turns: Turns, own: Owners, preconditions: Mapping[int, Precondition]) -> list[Turns]:
+    """Statements by whose their maps are, those of small views with one precondition together.
 
     One part's after the other's they do the same as all together.
     """
-    parts: dict[int, Turns] = {
+    parts: dict[_Key, Turns] = {
         number: [[s for s in turn if own[s.target] == number] for turn in turns]
         for number in sorted({own[s.target] for turn in turns for s in turn})
     }
     if len(parts) < 2:
         return list(parts.values())
-    levels = {number: _levels(plan, part) for number, part in parts.items()}
-    after = _order(levels)
-    packs: list[list[int]] = []
+    tied: dict[str, frozenset[str]] = {}
+    for names in _written_together(plan):
+        both = frozenset(names).union(*(tied[name] for name in names if name in tied))
+        tied |= dict.fromkeys(both, both)
+    return _in_order(plan, turns, parts, preconditions, tied)
+
+
+# A part's key, whatever it is.
+_Key = Hashable
+
+
+def _in_order(
+    plan: Plan,
+    turns: Turns,
+    parts: Mapping[_Key, Turns],
+    preconditions: Mapping[int, Precondition],
+    tied: Mapping[str, frozenset[str]],
+    divided: bool = False,
+) -> list[Turns]:
+    """Parts in an order in which they may run, small neighbours of one precondition as one.
+
+    Those that wait for each other are one, or `divided` by their preconditions. tied: with each map those
+    that are written in their order with it.
+    """
+    after = _order({key: _levels(plan, part, tied) for key, part in parts.items()})
+    found: list[list[_Key]] = []
+    last = NEVER
     while after:
-        ready = next((number for number, needed in after.items() if needed.isdisjoint(after)), None)
-        # Those that wait for each other are one.
-        taken = list(after) if ready is None else [ready]
-        size = sum(_size(parts[number]) for number in (*taken, *(packs[-1] if packs else ())))
-        if packs and size <= PACK:
-            packs[-1] += taken
+        ready = [key for key, needed in after.items() if needed.isdisjoint(after)]
+        alike = [key for key in ready if precondition_of(parts[key], preconditions) == last]
+        taken = (alike or ready)[:1]
+        if not taken:
+            break
+        size = sum(_size(parts[key]) for key in (*taken, *(found[-1] if found else ())))
+        precondition = precondition_of(parts[taken[0]], preconditions)
+        if found and size <= PACK and precondition == last:
+            found[-1] += taken
         else:
-            packs.append(taken)
-        for number in taken:
-            del after[number]
-    return [[[s for s in turn if own[s.target] in pack] for turn in turns] for pack in packs]
+            found.append(taken)
+        last = precondition
+        del after[taken[0]]
+    pieces = [_together(turns, [parts[key] for key in keys]) for keys in found]
+    if after:
+        rest = _together(turns, [parts[key] for key in after])
+        apart = {} if divided else _by_precondition(rest, preconditions, tied)
+        pieces += _in_order(plan, rest, apart, preconditions, tied, divided=True) if apart else [rest]
+    return pieces
+
+
+def _together(turns: Turns, parts: Iterable[Turns]) -> Turns:
+    """Several parts as one, their statements in the order that they have in all."""
+    own = {id(s) for part in parts for turn in part for s in turn}
+    return [[s for s in turn if id(s) in own] for turn in turns]
+
+
+def _by_precondition(
+    turns: Turns, preconditions: Mapping[int, Precondition], tied: Mapping[str, frozenset[str]]
+) -> dict[_Key, Turns]:
+    """Statements by turn, level and precondition; none where that is one, as they share what is looked up."""
+    of_tied: dict[frozenset[str], Precondition] = {}
+    for statement in (s for turn in turns for s in turn if s.target in tied):
+        names, own = tied[statement.target], preconditions.get(id(statement), ALWAYS)
+        of_tied[names] = either((of_tied.get(names, NEVER), own))
+    found: dict[tuple[int, int, Precondition], list[list[StatementPlan]]] = {}
+    for number, turn in enumerate(turns):
+        for statement in turn:
+            own = preconditions.get(id(statement), ALWAYS)
+            own = of_tied.get(tied.get(statement.target, frozenset()), own)
+            key = number, statement.level, own
+            found.setdefault(key, [[] for _ in turns])[number].append(statement)
+    divided = len({own for _, _, own in found}) > 1
+    return {key: part for key, part in found.items() if divided}
+
+
+def precondition_of(turns: Turns, preconditions: Mapping[int, Precondition]) -> Precondition:
+    """When one of several statements has something to do."""
+    return either(preconditions.get(id(s), ALWAYS) for turn in turns for s in turn)
 
 
 def _size(turns: Turns) -> int:
@@ -99,16 +167,16 @@ def _size(turns: Turns) -> int:
 _Times = Mapping[str, Set[tuple[int, int]]]
 
 
-def _order(levels: Mapping[int, tuple[_Times, _Times]]) -> dict[int, set[int]]:
+def _order(levels: Mapping[_Key, tuple[_Times, _Times]]) -> dict[_Key, set[_Key]]:
     """What each part must come after, by when they read and write.
 
     Of one level, what is read is as it was before any of it is written.
     """
-    readers: defaultdict[str, list[int]] = defaultdict(list)
+    readers: defaultdict[str, list[_Key]] = defaultdict(list)
     for number, (reads, _) in levels.items():
         for name in reads:
             readers[name].append(number)
-    after: dict[int, set[int]] = {number: set() for number in levels}
+    after: dict[_Key, set[_Key]] = {number: set() for number in levels}
     for writer, (_, writes) in levels.items():
         for name, written in writes.items():
             for reader in readers[name]:
@@ -120,7 +188,7 @@ def _order(levels: Mapping[int, tuple[_Times, _Times]]) -> dict[int, set[int]]:
     return after
 
 
-def _levels(plan: Plan, part: Turns) -> tuple[_Times, _Times]:
+def _levels(plan: Plan, part: Turns, tied: Mapping[str, frozenset[str]]) -> tuple[_Times, _Times]:
     reads: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
     writes: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
     for turn, statements in enumerate(part):
@@ -129,6 +197,9 @@ def _levels(plan: Plan, part: Turns) -> tuple[_Times, _Times]:
                 reads[name].add((turn, statement.level))
             for name in (statement.target, *(d.name for d in plan.directories_of(statement.target))):
                 writes[name].add((turn, statement.level))
+            # Of what is written in its order, no level before another.
+            for name in tied.get(statement.target, ()):
+                reads[name].add((turn, statement.level))
     return reads, writes
 
 

@@ -3,11 +3,15 @@
 A map follows where every statement that writes it is the same `:=`, and where each trigger that writes an
 entry that it reads writes its own entry, too. It then is what its statement says after every event, and a
 trigger that leaves alone all that the statement reads has nothing to write. That is proved here of statements
-alone, so it holds of M3 written by hand as well.
+alone, so it holds of M3 written by hand as well. A key may be computed of the event's row, as the span of
+time that it lies in, where pipelines bind the same for themselves.
 """
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import reduce
+from typing import Any
 
 from orderbook.engine.generate.expressions import Code
 from orderbook.engine.generate.pipelines import signature
@@ -29,7 +33,7 @@ from orderbook.engine.plan.steps import (
     steps_of,
     variables,
 )
-from orderbook.views.calculus import Apply, Const, Scalar, Var
+from orderbook.views.calculus import Apply, Const, Scalar, Var, scalar_variables
 from orderbook.views.types import Kind
 
 # Variables that say that something is to be done, if one of them is not 0; None: it always is.
@@ -68,7 +72,8 @@ def _one_definition(plan: Plan, name: str) -> StatementPlan | None:
         for statement in statements:
             if statement.target != name:
                 continue
-            keys = [k for k in statement.keys if isinstance(k, Var) and k in parameters]
+            statement = _over_keys(statement, parameters)
+            keys = [k for k in statement.keys if isinstance(k, Var) and (k in parameters or k in _COMPUTED)]
             if statement.op != ":=" or statement.erased or len({*keys}) < len(statement.keys):
                 return None
             if not {*variables(statement.pipelines)}.isdisjoint({*parameters} - {*keys}):
@@ -79,6 +84,58 @@ def _one_definition(plan: Plan, name: str) -> StatementPlan | None:
         return None
     (statement,) = found.values()
     return statement if started or all(map(_nothing_of_nothing, statement.pipelines)) else None
+
+
+# What computed keys are called, by their places.
+_COMPUTED = tuple(Var(f"$key_{i}") for i in range(64))
+
+
+def _over_keys(statement: StatementPlan, parameters: Sequence[Var]) -> StatementPlan:
+    """A statement with variables for keys computed of the row, and for what its pipelines bind to them."""
+    computed: dict[Scalar, Var] = {
+        k: v for k, v in zip(statement.keys, _COMPUTED, strict=False) if not isinstance(k, Var)
+    }
+    if not computed:
+        return statement
+    pipelines = []
+    for pipeline in statement.pipelines:
+        bound = {v: computed[s] for v, s in _computed_of(pipeline, parameters).items() if s in computed}
+        steps = tuple(s for s in pipeline.steps if not (isinstance(s, Aggregate) and s.value in bound))
+        pipelines.append(_renamed(Pipeline(steps, pipeline.values), bound))
+    keys = tuple(computed.get(k, k) for k in statement.keys)
+    return replace(statement, keys=keys, pipelines=tuple(pipelines))
+
+
+def _computed_of(pipeline: Pipeline, parameters: Container[Var]) -> dict[Var, Scalar]:
+    """The variables that a pipeline binds to a scalar of the row, and which."""
+    found = {}
+    for step in pipeline.steps:
+        if isinstance(step, Aggregate) and len(step.pipelines) == 1 and not step.pipelines[0].steps:
+            scalar = reduce(lambda a, b: Apply("*", (a, b)), step.pipelines[0].values or (Const(1),))
+            if all(v in parameters for v in scalar_variables(scalar)):
+                found[step.value] = scalar
+    return found
+
+
+def _renamed(part: Any, names: Mapping[Var, Var]) -> Any:
+    """A part of a plan with other names for variables."""
+    if isinstance(part, Var):
+        return names.get(part, part)
+    if isinstance(part, tuple):
+        return tuple(_renamed(own, names) for own in part)
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    return replace(part, **{f.name: _renamed(getattr(part, f.name), names) for f in fields(part)})
+
+
+def _written_keys(statement: StatementPlan, parameters: Container[Var]) -> tuple[Scalar, ...]:
+    """The keys that a statement writes, by the row where every pipeline binds them to the same of it."""
+    bound = [_computed_of(pipeline, parameters) for pipeline in statement.pipelines]
+    found = []
+    for key in statement.keys:
+        scalars = {own.get(key, key) for own in bound} if isinstance(key, Var) else {key}
+        found.append(scalars.pop() if len(scalars) == 1 else key)
+    return tuple(found)
 
 
 def _nothing_of_nothing(pipeline: Pipeline) -> bool:
@@ -126,9 +183,10 @@ def _written_after(trigger: TriggerPlan, name: str, read: str, places: Sequence[
         return True
     if len(own) != 1 or not own[0].after:
         return False
+    written = {id(s): _written_keys(s, trigger.parameters) for s in changes}
     return all(
         s.level < own[0].level
-        and tuple(s.keys[i] for i in places) == own[0].keys
+        and tuple(written[id(s)][i] for i in places) == own[0].keys
         and (s.op == "+=" or bool(s.erased) or s.writes_one(trigger.parameters) or not places)
         for s in changes
     )
