@@ -140,6 +140,10 @@ class Restriction:
     def narrows(self) -> bool:
         return bool(self.bounds.high) or any(isinstance(f, Cmp) for f in self.taken)
 
+    @property
+    def is_window(self) -> bool:
+        return bool(self.bounds.low and self.bounds.high)
+
     def range(self, position: int) -> Range:
         return Range(position, self.bounds.low, self.bounds.high, self.cuts)
 
@@ -593,10 +597,11 @@ class _Term:
             others = [v for v in free if v != variable]
             if self._grouped(read, variable, frozenset(others)):
                 rank = (int(scan), len(others))
-                if len(others) == 1 and self._orders(read, others[0]):
-                    within = self._restriction(read, others[0], self.known)
-                    if within.narrows:
-                        return rank, partial(self._loop_range, read, factor, others[0], within)
+                for other in filter(partial(self._orders, read), others):
+                    within = self._restriction(read, other, self.known)
+                    # Of groups of several keys those in a window of one, as of a time around the event's.
+                    if within.narrows and (len(others) == 1 or within.is_window):
+                        return rank, partial(self._loop_range, read, factor, other, within)
                 return rank, partial(self._loop_groups, read, variable)
         for variable in free:
             if self._orders(read, variable):
