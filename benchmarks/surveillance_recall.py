@@ -183,6 +183,11 @@ def generated_day(seed: int, events: int, rate: float = 60.0) -> tuple[Events, I
     return flow, synthetic_instruments(1)
 
 
+def default_flow(seed: int, events: int) -> tuple[Events, Instruments]:
+    """What `orderbook generate` makes by default, of so many events: 20 a second, a book of 2,000 orders."""
+    return np.concatenate(list(generate(events, 1, 200, seed, rate=20.0))), synthetic_instruments(1)
+
+
 def alerts_an_hour(
     program: CompiledProgram, streams: Mapping[str, Sequence[tuple[Events, Instruments]]]
 ) -> None:
