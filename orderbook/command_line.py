@@ -627,7 +627,7 @@ def generate(
     imbalance: Annotated[
         float, typer.Option("--imbalance", help="0: balanced; 1: sides crowd to the touch in turns.")
     ] = 0.0,
-    rate: Annotated[float, typer.Option("--rate", help="Events a second of the market's time.")] = 20_000.0,
+    rate: Annotated[float, typer.Option("--rate", help="Events a second of the market's time.")] = 20.0,
     abuse: Abuse = None,
     strength: Strength = 1.0,
 ) -> None:

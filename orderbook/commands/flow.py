@@ -20,10 +20,12 @@ from orderbook.market.abuse_injection import Injector
 from orderbook.market.abuse_plan import Label, Survey
 from orderbook.market.events import Events
 from orderbook.market.instruments import Instruments
+from orderbook.market.synthetic_flow import START, synthetic_instruments
 from orderbook.market.synthetic_flow import generate as generated
-from orderbook.market.synthetic_flow import synthetic_instruments
 from orderbook.run.display import progress_bar
 
+# The close of the detectors, 20:00 UTC: what `close_at` is in views/surveillance unless it is set.
+_DAY, _CLOSE = 86_400 * 10**9, 20 * 3_600 * 10**9
 _SIDES = ("bid", "ask")
 _IDS = pa.list_(pa.int64())
 _LABELS = pa.schema([
@@ -47,10 +49,14 @@ def generate(
 ) -> None:
     """Write a synthetic flow to a record, with abuse where some is asked for. Raises UserError."""
 
+    start = START
+
     def batches() -> Iterator[Events]:
-        return generated(events, symbols, levels, seed, imbalance=imbalance, rate=rate)
+        return generated(events, symbols, levels, seed, imbalance=imbalance, rate=rate, start=start)
 
     _checked(out)
+    if any(_counted(text)[0] == "marking_the_close" for text in abuse):
+        start += _until_close(batches())
     injector = _injector(abuse, batches, strength, seed)
     # Whatever is wrong with the arguments is told before there is a file.
     flow, instruments, done = batches(), synthetic_instruments(symbols), 0
@@ -104,6 +110,12 @@ def inject(sources: Sequence[str], out: Path, abuse: Sequence[str], strength: fl
         raise error
 
 
+def _until_close(batches: Iterable[Events]) -> int:
+    """How much later a stream must begin to end just before a close, ns; below 0 where that is earlier."""
+    last = max((int(batch["exchange_time"][-1]) for batch in batches if len(batch)), default=0)
+    return _CLOSE - last % _DAY - 10**6
+
+
 def _checked(out: Path) -> None:
     if out.suffix != ".parquet":
         raise UserError(f"--out {out}: a record is Parquet, its name must end in .parquet")
@@ -135,13 +147,13 @@ def _labelled(out: Path, injector: Injector, instruments: Instruments) -> dict[s
     writer = ParquetFile(file, _LABELS)
     writer.write(pa.Table.from_pylist([_row(label, instruments) for label in injector.labels], _LABELS))
     writer.close()
-    counts = Counter(label.kind for label in injector.labels)
+    counts = Counter(label.kind for label in injector.labels if not label.cut_short)
     cut = sum(label.cut_short for label in injector.labels)
     listed = ", ".join(f"{kind} {count}" for kind, count in counts.items()) or "nothing"
-    print(f"{file}: {listed}" + (f"; {cut} cut short" if cut else ""))
+    print(f"{file}: {listed}" + (f"; {cut} more cut short by the stream" if cut else ""))
     if injector.not_placed:
         missing = ", ".join(f"{kind} {count}" for kind, count in injector.not_placed.items())
-        print(f"no room was found for {missing}: the stream is short, or its spread too narrow")
+        print(f"no room was found for {missing}: the stream is short or trades fast, or its spread is narrow")
     return {
         "labels": str(file),
         "episodes": dict(counts),

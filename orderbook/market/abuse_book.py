@@ -13,6 +13,8 @@ from statistics import median
 from orderbook.market.events import BookState, Side
 
 _BID, _ASK = int(Side.BID), int(Side.ASK)
+# Prices of a side that an order is compared with.
+_NEAR = 5
 # Volumes of the newest orders, whose median is what is usual.
 _REMEMBERED = 4_096
 # Fields of an EVENT as a tuple.
@@ -72,6 +74,11 @@ class Book:
     def queue(self, side: int, price: int) -> list[Order]:
         """The orders at a price in the order of time."""
         return list(self.levels[side].get(price, {}).values())
+
+    def depth(self, side: int) -> int:
+        """The most that rests at one of the best prices of a side."""
+        prices = sorted(self.levels[side], reverse=side == _BID)[:_NEAR]
+        return max((sum(o.volume for o in self.levels[side][p].values()) for p in prices), default=0)
 
     @property
     def usual_volume(self) -> float:

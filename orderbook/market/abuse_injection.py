@@ -40,6 +40,8 @@ from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side
 
 _RETRY = 20 * 10**6
 _RECENT = 60 * 10**9
+# As long as published cases last, in which one trade of others may come.
+_CALM = 3 * 10**8
 # Orders of a snapshot tell what is usual until there are so many.
 _FEWEST_VOLUMES = 16
 _LAST = int(Flag.LAST)
@@ -57,11 +59,13 @@ class _Episode:
 
     def __init__(self, injector: "Injector", plan: Planned, strength: float) -> None:
         self.random = injector.random
-        self.strength, self.close = strength, plan.close
+        self.plan, self.strength, self.close = plan, strength, plan.close
         self.side = int(self.random.integers(0, 2))
         self.book = injector.books[plan.instrument]
         self.step = self.book.step
         self.pace = injector.pace(plan.instrument)
+        self.tempo = min(1.0, 1.0 / max(1e-9, injector.trades(plan.instrument) * _CALM))
+        self.rate = injector.survey.rate(plan.instrument)
         self.now = injector.now
         self.broker = injector.draw_broker()
         self.label = Label(plan.kind, strength, plan.instrument, self.side, self.now)
@@ -72,6 +76,9 @@ class _Episode:
 
     def best(self, side: int) -> int | None:
         return self.book.best(side)
+
+    def depth(self, side: int) -> int:
+        return self.book.depth(side)
 
     def lots(self, times: float) -> int:
         """So many times the usual volume, in round numbers."""
@@ -123,7 +130,8 @@ class Injector:
     survey: of the whole stream. abuse: kinds and how many of each. strength: 1 is a clear case. The same
     arguments and the same stream give the same events, whatever its batches are.
 
-    `labels` are in the order of their begin; `not_placed` counts episodes that found no room.
+    `labels` are in the order of their begin, of episodes that were cut short too, which begin again;
+    `not_placed` counts those that found no room to be whole.
     Raises UserError for arguments out of range.
     """
 
@@ -171,7 +179,15 @@ class Injector:
 
     def pace(self, instrument: int) -> float:
         """Lots traded a ns in the last minute."""
-        return sum(volume for _, volume in self._traded[instrument]) / _RECENT
+        return sum(volume for _, volume in self._traded[instrument]) / self._recent(instrument)
+
+    def trades(self, instrument: int) -> float:
+        """Trades a ns in the last minute."""
+        return len(self._traded[instrument]) / self._recent(instrument)
+
+    def _recent(self, instrument: int) -> int:
+        """The last minute, or as much of it as the stream has had."""
+        return max(1, min(_RECENT, self._clock - self.survey.first(instrument)))
 
     def apply(self, events: Events) -> Events:
         """The next EVENT[n] with what comes between; a message without its end waits for the next."""
@@ -212,12 +228,12 @@ class Injector:
 
     def finish(self) -> Events:
         """What is left: orders that rest are cancelled, at the stream's last time."""
+        for episode in list(self._running.values()):
+            self._end(episode, True)
         for _, _, due in self._due:
             if isinstance(due, Planned):
                 self.not_placed[due.kind] += 1
         self._due = []
-        for episode in list(self._running.values()):
-            self._end(episode, True)
         for instrument in list(self._standing):
             self._withdraw_standing(instrument)
         rest, self._rest = self._rest, np.empty(0, EVENT)
@@ -275,8 +291,12 @@ class Injector:
             if self._go_on(episode) or episode.label.messages:
                 self.labels.append(episode.label)
                 return
-        if self._clock + _RETRY < plan.latest:
-            self._schedule(self._clock + _RETRY, plan)
+        self._retry(plan, _RETRY)
+
+    def _retry(self, plan: Planned, pause: int) -> None:
+        """Has an episode begin later, where that may be."""
+        if plan.tries and self._clock + pause < plan.latest:
+            self._schedule(self._clock + pause, plan)
         else:
             self.not_placed[plan.kind] += 1
 
@@ -297,6 +317,9 @@ class Injector:
         episode.label.end, episode.label.cut_short = self._clock, cut_short
         del self._running[episode.label.instrument]
         self._stand(episode.label.instrument)
+        if cut_short and episode.label.messages:
+            plan = replace(episode.plan, tries=episode.plan.tries - 1)
+            self._retry(plan, max(_RETRY, (plan.latest - self._clock) // (plan.tries + 2)))
 
     def _make_way(self, message: list[Row]) -> None:
         """Injected orders that a message of the stream would meet are executed or leave, before it."""

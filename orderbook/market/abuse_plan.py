@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from orderbook.core.errors import UserError
-from orderbook.market.abuse_scripts import CLOSE_SHARE, CLOSE_SPAN, SCRIPTS
+from orderbook.market.abuse_scripts import CLOSE_SHARE, CLOSE_SPAN, LONGEST, SCRIPTS
 from orderbook.market.events import Action, Events, Flag
 
 KINDS = tuple(SCRIPTS)
@@ -56,6 +56,15 @@ class Survey:
             same = ~(events["flags"][executed - 1] & _LAST).astype(bool)
             self.trade_first = bool((same & (events["action"][executed - 1] == _TRADE)).any())
 
+    def first(self, instrument: int) -> int:
+        """The time of an instrument's first event, ns."""
+        return min(first for (own, _), (first, _) in self.days.items() if own == instrument)
+
+    def rate(self, instrument: int) -> float:
+        """Events of an instrument a ns of its days."""
+        spent = sum(last - first for (own, _), (first, last) in self.days.items() if own == instrument)
+        return self.counts[instrument] / max(1, spent)
+
 
 @dataclass(slots=True)
 class Label:
@@ -82,19 +91,23 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An episode that is to begin at a time (ns) or, where there is no room, until `latest`."""
+    """An episode that is to begin at a time (ns) or, where there is no room, until `latest`.
+
+    `tries` are how often it may begin again where the stream cuts it short.
+    """
 
     start: int
     kind: str
     instrument: int
     latest: int
     close: int
+    tries: int = 12
 
 
 def planned(survey: Survey, abuse: Sequence[tuple[str, int]], random: np.random.Generator) -> list[Planned]:
     """So many episodes of each kind, spread over the stream, in the order of time.
 
-    Raises UserError for kinds that are none and more closes than the stream has.
+    Raises UserError for kinds that are none, more closes than the stream has, and a stream that is too short.
     """
     unknown = [kind for kind, _ in abuse if kind not in SCRIPTS]
     if unknown:
@@ -114,6 +127,12 @@ def planned(survey: Survey, abuse: Sequence[tuple[str, int]], random: np.random.
         start = last - min(CLOSE_SPAN, int((last - first) * CLOSE_SHARE))
         found.append(Planned(start, _MARKING, days[place][0], last, last))
     random.shuffle(kinds)
+    needed, room = sum(LONGEST[kind] for kind in kinds), 0.9e-9 * sum(b - a for a, b in survey.days.values())
+    if needed > room:
+        raise UserError(
+            f"{len(kinds)} episodes take up to {needed:.3g} s, and the stream has room for {room:.3g} s of "
+            "them; give a longer one (of generated flow more --events or a lower --rate), or fewer episodes"
+        )
     weights = np.array([last - first for first, last in (survey.days[day] for day in days)], np.float64)
     weights *= [survey.counts[instrument] for instrument, _ in days]
     drawn: list[int] = (

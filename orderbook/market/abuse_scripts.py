@@ -1,8 +1,10 @@
 """What abusers do, step by step, each a generator that yields how long it waits, ns.
 
 Strength 1 is a clear case, as those that authorities have published; sizes, rates and moves grow with it.
-Sizes are multiples of the volume that orders usually have. Orders meant to be executed lie inside the
-spread, so that nothing of the stream comes before them.
+Sizes are multiples of the volume that orders usually have, and more where that would be little beside what
+rests or trades around them. Where so much trades that the market would not stand still for a case, as fast
+as those published were, it goes as much faster. Orders meant to be executed lie inside the spread, so that
+nothing of the stream comes before them.
 
 Sources: Commission Delegated Regulation (EU) 2016/522, annex II, section 1; CFTC, In re Panther Energy
 Trading and Coscia (2013); FCA, final notice to Swift Trade (2011), and FINRA to Trillium (2010), on layering;
@@ -40,11 +42,14 @@ class Desk(Protocol):
     step: int  # between prices, ticks
     close: int  # ns, the time of the instrument's last event of the day
     pace: float  # lots traded a ns in the last minute
+    tempo: float  # of pauses, 1 or less where much trades
+    rate: float  # events of the instrument a ns
 
     now: int  # ns
 
     def best(self, side: int) -> int | None: ...
     def lots(self, times: float) -> int: ...
+    def depth(self, side: int) -> int: ...
     def place(self, side: int, price: int, volume: int, role: Role) -> Order: ...
     def cancel(self, order: Order) -> None: ...
     def is_first(self, order: Order) -> bool: ...
@@ -52,9 +57,14 @@ class Desk(Protocol):
     def sweep(self, aggressor: int, limit: int) -> None: ...
 
 
-def _pause(desk: Desk, low: float, high: float) -> int:
+def _wait(desk: Desk, low: float, high: float) -> int:
     """ns between two numbers of ms."""
     return int(desk.random.uniform(low, high) * MILLISECOND)
+
+
+def _pause(desk: Desk, low: float, high: float) -> int:
+    """The same, or as much less as the market is faster."""
+    return int(_wait(desk, low, high) * desk.tempo)
 
 
 def _touch(desk: Desk) -> tuple[int, int]:
@@ -91,18 +101,18 @@ def _filled(desk: Desk, order: Order) -> Script:
         if desk.is_first(order):
             desk.fill(order)
             return
-        yield 20 * MILLISECOND
+        yield int(20 * MILLISECOND * desk.tempo)
     raise NoRoomError
 
 
-def _deceive(desk: Desk, prices: Callable[[], list[int]], times: float) -> Script:
+def _deceive(desk: Desk, prices: Callable[[], list[int]], lots: int) -> Script:
     """A small order of the other side is executed while large ones of this side rest, which then leave."""
     other = 1 - desk.side
     genuine = desk.place(other, _inside(desk, other), desk.lots(1), Role.BONA_FIDE)
     yield _pause(desk, 5, 40)
     large = []
     for price in prices():
-        large.append(desk.place(desk.side, price, desk.lots(times), Role.NON_BONA_FIDE))
+        large.append(desk.place(desk.side, price, lots, Role.NON_BONA_FIDE))
         yield _pause(desk, 1, 15)
     yield _pause(desk, 30, 250)
     yield from _filled(desk, genuine)
@@ -113,20 +123,28 @@ def _deceive(desk: Desk, prices: Callable[[], list[int]], times: float) -> Scrip
 
 
 def spoofing(desk: Desk) -> Script:
-    """An order ten times the usual, one or two steps behind the best, for as long as the other side fills."""
-    steps = 1 + int(desk.random.integers(0, 2))
-    return _deceive(desk, lambda: [_behind(desk, desk.side, steps)], 10 * desk.strength)
+    """An order one or two steps behind the best, for as long as the other side fills.
+
+    It is ten times the usual, and at least twice what rests at a price near it.
+    """
+    steps, large = 1 + int(desk.random.integers(0, 2)), 10 * desk.strength
+    lots = max(desk.lots(large), round(2 * desk.strength * desk.depth(desk.side)))
+    return _deceive(desk, lambda: [_behind(desk, desk.side, steps)], lots)
 
 
 def layering(desk: Desk) -> Script:
     """Orders of five times the usual at six prices behind the best."""
-    return _deceive(desk, lambda: [_behind(desk, desk.side, k) for k in range(1, 7)], 5 * desk.strength)
+    lots = desk.lots(5 * desk.strength)
+    return _deceive(desk, lambda: [_behind(desk, desk.side, k) for k in range(1, 7)], lots)
 
 
 def quote_stuffing(desk: Desk) -> Script:
-    """10,000 orders a second, each cancelled at once, well behind the best, for 0.3 to 0.6 s."""
-    gap = SECOND / (20_000 * desk.strength)
-    until = desk.now + _pause(desk, 300, 600)
+    """10,000 orders a second, each cancelled at once, well behind the best, for 0.3 to 0.6 s.
+
+    Ten times as many events as the market has, where that is more.
+    """
+    gap = SECOND / (max(20_000, 10 * desk.rate * SECOND) * desk.strength)
+    until = desk.now + _wait(desk, 300, 600)
     steps, volume = 3 + int(desk.random.integers(0, 8)), desk.lots(1)
     while desk.now < until:
         price = _behind(desk, desk.side, steps + int(desk.random.integers(0, 3)))
@@ -158,16 +176,24 @@ def _push(desk: Desk, bps: float, trades: int, lots: int, gap: Callable[[], int]
 
 
 def momentum_ignition(desk: Desk) -> Script:
-    """Sixteen trades of one side within 0.4 s move the price by 40 basis points, and it comes back."""
-    lots = desk.lots(2)
-    yield from _push(desk, 40 * desk.strength, 16, lots, lambda: _pause(desk, 8, 25))
-    yield _pause(desk, 600, 1_500)
+    """Sixteen trades of one side within 0.4 s move the price by 40 basis points, and it comes back.
+
+    They are most of what trades in that second.
+    """
+    lots = max(desk.lots(2), round(6 * desk.pace * SECOND / 16))
+    yield from _push(desk, 40 * desk.strength, 16, lots, lambda: _wait(desk, 8, 25))
+    yield _wait(desk, 600, 1_500)
     for _ in range(3):
         order = desk.place(desk.side, _inside(desk, desk.side), lots, Role.COUNTERPARTY)
         desk.sweep(1 - desk.side, order.price)
         yield _pause(desk, 5, 200)
 
 
+# How long an episode may take, s; it takes less in a market that is faster.
+LONGEST = {
+    "spoofing": 0.5, "layering": 0.6, "quote_stuffing": 0.6, "momentum_ignition": 2.6, "wash_trades": 1.1,
+    "iceberg": 4.2, "pinging": 1.3,
+}  # fmt: skip
 # How long before the close trades begin at most, and what share of the day.
 CLOSE_SPAN, CLOSE_SHARE = 60 * SECOND, 0.25
 
@@ -195,8 +221,11 @@ def wash_trades(desk: Desk) -> Script:
 
 
 def iceberg(desk: Desk) -> Script:
-    """An order of ten times what it shows, the usual volume, filled up after each execution, for 1 to 4 s."""
-    price, shown = _inside(desk, desk.side), desk.lots(1)
+    """An order of ten times what it shows, as much as rests at a price, filled up after each execution.
+
+    That takes 1 to 4 s.
+    """
+    price, shown = _inside(desk, desk.side), max(desk.lots(1), desk.depth(desk.side) // 2)
     for _ in range(max(1, round(10 * desk.strength))):
         order = desk.place(desk.side, price, shown, Role.BONA_FIDE)
         yield _pause(desk, 100, 400)

@@ -1,6 +1,8 @@
 """`orderbook inject` and `generate --abuse`: a record, labels beside it, and detectors that find them."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -11,26 +13,60 @@ from orderbook.market.events import Action
 
 __all__ = ["EndsOnce", "ends_once", "orderbook"]
 
+SECOND = 10**9
 FLOW = ("--events", 6_000, "--rate", 60, "--seed", 3)
 
 
-def test_generated_abuse_is_labelled_and_found(orderbook: Program, tmp_path: Path) -> None:
+def test_generated_abuse_is_labelled(orderbook: Program, tmp_path: Path) -> None:
     record = tmp_path / "flow.parquet"
     abuse = ("--abuse", "spoofing=4", "--abuse", "iceberg", "--strength", 3)
     made = orderbook("generate", *FLOW, *abuse, "--out", record)
     assert (made.status, made.err) == (0, "")
     labels = pl.read_parquet(tmp_path / "flow.labels.parquet")
-    assert sorted(labels["kind"]) == ["iceberg", *["spoofing"] * 4]
+    assert sorted(labels.filter(~pl.col("cut_short"))["kind"]) == ["iceberg", *["spoofing"] * 4]
     assert set(labels["venue"]) == {"SIM"} and set(labels["strength"]) == {3.0}
     assert "spoofing 4" in made.out and f"{pl.read_parquet(record).height:,} events" in made.out
-    out = tmp_path / "found.ndjson"
+
+
+# The columns of a detector's rows that say when its case began and ended, and what a span lasts, ns.
+SPANS = {
+    "iceberg": ("span", "span", 10 * SECOND), "layering": ("placed", "cancelled", 0),
+    "marking_the_close": ("day", "day", 24 * 3_600 * SECOND), "momentum_ignition": ("span", "span", SECOND),
+    "pinging": ("span", "span", SECOND), "quote_stuffing": ("span", "span", SECOND // 10),
+    "spoofing": ("placed_at", "cancelled_at", 0), "wash_trades": ("span", "span", SECOND),
+}  # fmt: skip
+
+
+def test_the_first_try_finds_every_episode_and_next_to_nothing_else(
+    orderbook: Program, tmp_path: Path
+) -> None:
+    """All settings are the defaults, but for fewer events."""
+    record, out = tmp_path / "flow.parquet", tmp_path / "found.ndjson"
+    abuse = [text for kind in KINDS for text in ("--abuse", kind)]
+    made = orderbook("generate", "--events", 12_000, *abuse, "--out", record)
+    assert (made.status, made.err) == (0, "") and "no room" not in made.out
+    labels = pl.read_parquet(tmp_path / "flow.labels.parquet").filter(~pl.col("cut_short"))
+    views = [text for kind in KINDS for text in ("--view", f"surveillance/{kind}")]
     # The folder holds labels too, which are no market data.
-    result = orderbook("replay", tmp_path, "--view", "surveillance/spoofing", "--out", out)
+    result = orderbook("replay", tmp_path, *views, "--out", out)
     assert result.status == 0, result.err
-    found = set(pl.read_ndjson(out)["key"].struct.field("id"))
-    labelled = set(labels.filter(pl.col("kind") == "spoofing")["non_bona_fide"].explode())
-    # A level may hold more than the order itself.
-    assert len(labelled) == 4 and 2 <= len(found) <= 4 and found <= labelled
+    rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+    for line in out.read_text().splitlines():
+        change = json.loads(line)
+        if change["view"] in rows and change["row"] is not None:
+            rows[change["view"]].append(change["row"])
+    episodes = list(zip(*(labels[name].cast(int).to_list() for name in ("begin", "end")), strict=True))
+    others = []
+    for kind, found in rows.items():
+        first, last, lasts = SPANS[kind]
+        near = [
+            {k for k, (begin, end) in enumerate(episodes) if row[first] <= end and begin <= row[last] + lasts}
+            for row in found
+        ]
+        own = {k for k, label in enumerate(labels["kind"]) if label == kind}
+        assert len(own) == 1 and own <= set().union(*near), (kind, episodes, found)
+        others += [(kind, row) for row, of in zip(found, near, strict=True) if not of]
+    assert len(others) <= 1, others
 
 
 def test_inject_adds_to_a_recording(orderbook: Program, tmp_path: Path) -> None:
@@ -75,8 +111,16 @@ def test_what_cannot_be_injected_is_told(
     assert not list(tmp_path.glob("*.parquet*"))
 
 
-def test_a_stream_without_room_is_told(orderbook: Program, tmp_path: Path) -> None:
+def test_a_stream_that_is_too_short_is_told(orderbook: Program, tmp_path: Path) -> None:
     source = lobster(tmp_path, ("34200.1,1,1,100,2239500,1", "34200.2,1,2,50,2239600,-1"))
+    result = orderbook("inject", source, "--abuse", "layering=3", "--out", tmp_path / "x.parquet")
+    assert result.status == 2 and len(result.error_lines) == 1
+    assert "3 episodes take up to 1.8 s" in result.err and "room for 0.09 s" in result.err
+    assert not list(tmp_path.glob("*.parquet*"))
+
+
+def test_a_stream_without_room_is_told(orderbook: Program, tmp_path: Path) -> None:
+    source = lobster(tmp_path, ("34200.1,1,1,100,2239500,1", "34300.2,1,2,50,2239600,-1"))
     result = orderbook("inject", source, "--abuse", "layering=3", "--out", tmp_path / "x.parquet")
     assert (result.status, result.err) == (0, "")
     assert "no room was found for layering 3" in result.out
