@@ -131,6 +131,13 @@ def condition_poly(condition: Scalar) -> Poly:
         case Apply("or", (left, right)) if not _of_one_source(condition):
             disjoint = _disjunction(left, right)
             return product(Val(condition)) if disjoint is None else disjoint
+        case Apply(">" | ">=" as op, (Apply("abs", (inner,)), bound)) if not _of_one_source(condition):
+            opposite = Apply("neg", (bound,))
+            return condition_poly(
+                Apply("or", (Apply(op, (inner, bound)), Apply(MIRRORED[op], (inner, opposite))))
+            )
+        case Apply("<" | "<=" as op, (bound, Apply("abs") as size)):
+            return condition_poly(Apply(MIRRORED[op], (size, bound)))
         case Apply(op, (left, right)) if op in NEGATED:
             return product(Cmp(op, left, right))
     return product(Val(condition))

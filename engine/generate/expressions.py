@@ -289,6 +289,12 @@ def _order(op: str, args: Sequence[Code]) -> Code:
     return Code(f"{op}({bound}, {double_literal(10 ** int(args[1].text))})", _WORD)
 
 
+def _inverse(op: str, args: Sequence[Code]) -> Code:
+    """An end of what goes into a sum, product or quotient of doubles."""
+    bound, operand = (as_double(a).text for a in args[:2])
+    return Code(f"{op}({STATE}, {bound}, {operand}, {args[2].text != '0'})", DOUBLE)
+
+
 def _of_texts(op: str, args: Sequence[Code]) -> Code:
     words: list[str] = []
     for letter, code in zip(texts.FUNCTIONS[op].arguments, args, strict=True):
@@ -323,6 +329,7 @@ FUNCTIONS: dict[str, Callable[[str, Sequence[Code]], Code]] = {
     "rest": _rest,
     **dict.fromkeys(("spread", "third", "fourth"), _of_sums),
     **dict.fromkeys(("ordered_word", "last_below", "last_at_most"), _order),
+    **dict.fromkeys(("last_addend", "last_factor", "last_dividend"), _inverse),
     **dict.fromkeys(texts.FUNCTIONS, _of_texts),
 }
 

@@ -246,8 +246,8 @@ HEAD = '''\
 
 from orderbook.engine.generate.support import (
     bits_to_double, calendar, checked_finite, checked_word, clamp, double_bits, integers, key_place, key_word,
-    last_at_most, last_below, matches, note_key, ordered_word, push_key, reals, same_integer, text_value,
-    wide_null, widened,
+    last_addend, last_at_most, last_below, last_dividend, last_factor, matches, note_key, ordered_word,
+    push_key, reals, same_integer, text_value, wide_null, widened,
 )
 from orderbook.engine.maps.wide_numbers import (
     checked_add, checked_multiply, checked_subtract, high_word, low_word, sum_doubles, wide, wide_product,

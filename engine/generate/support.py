@@ -385,6 +385,8 @@ def ordered_word(word):  # type: ignore[no-untyped-def]
 @jit()
 def last_below(bound, divisor):  # type: ignore[no-untyped-def]
     """The greatest int64 n with n / divisor < bound, in doubles; -2^63 where there is none."""
+    if bound - bound != 0.0:
+        return INT64_MAX if bound > 0.0 else NULL_CODE
     low, high = _bracket(bound, divisor)
     if not float(low) / divisor < bound:
         low = NULL_CODE
@@ -402,6 +404,8 @@ def last_below(bound, divisor):  # type: ignore[no-untyped-def]
 @jit()
 def last_at_most(bound, divisor):  # type: ignore[no-untyped-def]
     """The greatest int64 n with n / divisor <= bound, in doubles; -2^63 where there is none."""
+    if bound - bound != 0.0:
+        return INT64_MAX if bound > 0.0 else NULL_CODE
     low, high = _bracket(bound, divisor)
     if not float(low) / divisor <= bound:
         low = NULL_CODE
@@ -425,6 +429,75 @@ def _bracket(bound, divisor):  # type: ignore[no-untyped-def]
     if not (low > -9.2e18 and high < 9.2e18):
         return NULL_CODE, INT64_MAX
     return int(low), int(high)
+
+
+# The words, in the order of doubles, of infinity, and of what is less than any double.
+MOST_WORD = 0x7FF0000000000000
+LEAST_WORD = -MOST_WORD - 2
+# How many doubles lie between an inverse that is rounded and the one that is sought, as a rule.
+CLOSE = 4
+
+
+@jit()
+def last_addend(S, bound, addend, strict):  # type: ignore[no-untyped-def]
+    """The greatest double y with y + addend <= bound, `strict` < bound; infinite where all or none are."""
+    return _last_operand(S, 0, bound, addend, strict, bound - addend)
+
+
+@jit()
+def last_factor(S, bound, factor, strict):  # type: ignore[no-untyped-def]
+    """The greatest double y with y * factor <= bound, as `last_addend`; infinity for a factor below 0."""
+    if factor > 0.0:
+        return _last_operand(S, 1, bound, factor, strict, bound / factor)
+    none = factor == 0.0 and (bound <= 0.0 if strict else bound < 0.0)
+    return -math.inf if none else math.inf
+
+
+@jit()
+def last_dividend(S, bound, divisor, strict):  # type: ignore[no-untyped-def]
+    """The greatest double y with y / divisor <= bound, as `last_addend`; infinity for one not above 0."""
+    if divisor > 0.0:
+        return _last_operand(S, 2, bound, divisor, strict, bound * divisor)
+    return math.inf
+
+
+@jit()
+def _last_operand(S, operation, bound, operand, strict, close):  # type: ignore[no-untyped-def]
+    """The last double that lies below the bound, sought among the words of doubles around `close`."""
+    low, high = LEAST_WORD, MOST_WORD
+    if close - close == 0.0:
+        bits = double_bits(S, close + 0.0)
+        middle = bits if bits >= 0 else bits ^ INT64_MAX
+        if _is_within(S, operation, middle - CLOSE, bound, operand, strict):
+            low = middle - CLOSE
+        if not _is_within(S, operation, middle + CLOSE, bound, operand, strict):
+            high = middle + CLOSE - 1
+    while low < high:
+        middle = (low | high) - ((low ^ high) >> 1)
+        if _is_within(S, operation, middle, bound, operand, strict):
+            low = middle
+        else:
+            high = middle - 1
+    return -math.inf if low == LEAST_WORD else _double_at(S, low) + 0.0
+
+
+@jit()
+def _is_within(S, operation, word, bound, operand, strict):  # type: ignore[no-untyped-def]
+    if word <= LEAST_WORD or word > MOST_WORD:
+        return word <= LEAST_WORD
+    value = _double_at(S, word)
+    if operation == 0:
+        value += operand
+    elif operation == 1:
+        value *= operand
+    else:
+        value /= operand
+    return value < bound if strict else value <= bound
+
+
+@jit()
+def _double_at(S, word):  # type: ignore[no-untyped-def]
+    return bits_to_double(S, word if word >= 0 else word ^ INT64_MAX)
 
 
 for _function in (*integers.FUNCTIONS, *reals.FUNCTIONS, *calendar.FUNCTIONS, integers.exact):

@@ -38,16 +38,32 @@ class Bounds:
     def __add__(self, other: "Bounds") -> "Bounds":
         return Bounds(self.low + other.low, self.high + other.high)
 
+    def with_end(self, side: Var, end: Scalar) -> "Bounds":
+        """The bounds with a scalar in place of a variable."""
+        low, high = (tuple(substitute_scalar(s, {side: end}) for s in ends) for ends in (self.low, self.high))
+        return Bounds(low, high)
+
 
 def solve(comparison: Cmp, variable: Var, types: Mapping[Var, Type]) -> Bounds | None:
     """The bounds, inclusive, that a comparison sets on the key words of `variable`; None if it sets none."""
     if comparison.op == "<>":
         return None
-    return (
-        _solve_exact(comparison, variable)
-        if is_exact(comparison, types)
-        else _solve_double(comparison, variable, types)
-    )
+    op, own, other = comparison.op, comparison.left, comparison.right
+    if variable in scalar_variables(other):
+        op, own, other = MIRRORED[op], other, own
+    if variable not in scalar_variables(other) and own != variable:
+        match own:
+            case Apply("abs", (inner,)) if op in ("<", "<="):
+                ends = Cmp(op, inner, other), Cmp(MIRRORED[op], inner, Apply("neg", (other,)))
+                found = [solve(end, variable, types) for end in ends]
+                return None if found[0] is None or found[1] is None else found[0] + found[1]
+    if is_exact(comparison, types):
+        return _solve_exact(comparison, variable)
+    if variable in scalar_variables(other):
+        return None
+    low = End(other, op == ">") if op in ("=", ">", ">=") else None
+    high = End(other, op == "<") if op in ("=", "<", "<=") else None
+    return _solve_double(own, low, high, variable, types)
 
 
 def is_exact(comparison: Cmp, types: Mapping[Var, Type]) -> bool:
@@ -88,40 +104,134 @@ def _solve_for_side(comparison: Cmp, variable: Var) -> Bounds | None:
         return None
     side = Var("$side")
     bounds = _solve_exact(Cmp(op, own, side), variable)
-    if bounds is None:
-        return None
-    low, high = (
-        tuple(substitute_scalar(s, {side: other}) for s in ends) for ends in (bounds.low, bounds.high)
-    )
-    return Bounds(low, high)
+    return None if bounds is None else bounds.with_end(side, other)
 
 
-def _solve_double(comparison: Cmp, variable: Var, types: Mapping[Var, Type]) -> Bounds | None:
-    """A key compared, as it is or as a double, with a double that does not depend on it.
+@dataclass(frozen=True, slots=True)
+class End:
+    """An end of an interval of doubles; `strict` says that it is not in the interval."""
 
-    Doubles are ordered as the words that trees keep for them. The conversion of exact keys never
-    falls as the key rises, so that one key is the last whose double is below, or not above, a bound.
+    at: Scalar
+    strict: bool = False
+
+    def negated(self) -> "End":
+        return End(Apply("neg", (self.at,)), self.strict)
+
+
+def _solve_double(
+    own: Scalar, low: End | None, high: End | None, variable: Var, types: Mapping[Var, Type]
+) -> Bounds | None:
+    """The bounds where `own`, which depends on the variable, lies between doubles that do not.
+
+    Doubles are ordered as the words that trees keep for them. No rounded sum, product or quotient with an
+    operand that stays, and no conversion of exact keys, turns back as the key rises: one double is the
+    last for which it lies within an end, so that bounds are exact.
     """
-    op, own, other = comparison.op, comparison.left, comparison.right
-    if variable in scalar_variables(other):
-        op, own, other = MIRRORED[op], other, own
-    if variable in scalar_variables(other):
-        return None
-    scale: Scalar = Const(0)
+    if scalar_type(own, types).exact:
+        return _solve_converted(own, Const(0), low, high, variable, types)
     match own:
         case Apply("double", (inner, scale)):
-            own = inner
+            return _solve_converted(inner, scale, low, high, variable, types)
+        case Apply("neg", (inner,)):
+            return _solve_double(inner, _negated(high), _negated(low), variable, types)
+        case Apply("-", (left, right)) if variable not in scalar_variables(right):
+            return _solve_double(Apply("+", (left, Apply("neg", (right,)))), low, high, variable, types)
+        case Apply("-", (left, right)) if variable not in scalar_variables(left):
+            return _solve_double(Apply("-", (right, left)), _negated(high), _negated(low), variable, types)
+        case Apply("+" | "*", (left, right)) if variable not in scalar_variables(left):
+            return _solve_double(Apply(own.op, (right, left)), low, high, variable, types)
+        case Apply("+", (inner, operand)) if variable not in scalar_variables(operand):
+            return _solve_double(
+                inner,
+                None if low is None else End(_least("+", low, operand)),
+                None if high is None else End(_greatest("+", high, operand)),
+                variable,
+                types,
+            )
+        case Apply("*" | "/" as op, (inner, operand)) if variable not in scalar_variables(operand):
+            return _solve_product(op, inner, operand, low, high, variable, types)
     if own != variable:
         return None
-    if types[variable].exact:
-        below: Scalar = Apply("last_below", (other, scale))
-        at_most: Scalar = Apply("last_at_most", (other, scale))
-    else:
-        at_most = Apply("ordered_word", (other,))
-        below = _plus(at_most, -1)
-    low = (_plus(at_most if op == ">" else below, 1),) if op in ("=", ">", ">=") else ()
-    high = (below if op == "<" else at_most,) if op in ("=", "<", "<=") else ()
-    return Bounds(low, high)
+    lows = () if low is None else (_plus(Apply("ordered_word", (low.at,)), int(low.strict)),)
+    highs = () if high is None else (_plus(Apply("ordered_word", (high.at,)), -int(high.strict)),)
+    return Bounds(lows, highs)
+
+
+def _negated(end: End | None) -> End | None:
+    return None if end is None else end.negated()
+
+
+def _greatest(op: str, end: End, operand: Scalar) -> Scalar:
+    """The greatest double whose sum, product or quotient with `operand` lies below the end."""
+    return Apply(f"last_{_INVERSES[op]}", (end.at, operand, Const(int(end.strict))))
+
+
+_INVERSES = {"+": "addend", "*": "factor", "/": "dividend"}
+
+
+def _least(op: str, end: End, operand: Scalar) -> Scalar:
+    """The least double whose sum with `operand` lies above the end, or whose product or quotient below it.
+
+    A rounded result changes its sign with what it is made of: y + a >= e where -y - a <= -e, and y * a <= e
+    where -y * -a <= e.
+    """
+    mirrored = end.negated() if op == "+" else end
+    return Apply("neg", (_greatest(op, mirrored, Apply("neg", (operand,))),))
+
+
+def _solve_product(
+    op: str,
+    inner: Scalar,
+    operand: Scalar,
+    low: End | None,
+    high: End | None,
+    variable: Var,
+    types: Mapping[Var, Type],
+) -> Bounds | None:
+    """The bounds by either sign of the operand: where it has the other one, an end is infinite."""
+    bounds = Bounds()
+    for end, by in ((high, operand), (_negated(low), Apply("neg", (operand,)))):
+        if end is None:
+            continue
+        found = _solve_double(inner, End(_least(op, end, by)), End(_greatest(op, end, by)), variable, types)
+        if found is None:
+            return None
+        bounds += found
+    return bounds
+
+
+def _solve_converted(
+    inner: Scalar,
+    scale: Scalar,
+    low: End | None,
+    high: End | None,
+    variable: Var,
+    types: Mapping[Var, Type],
+) -> Bounds | None:
+    """The bounds where the double of an exact scalar of 64 bits lies between the ends."""
+    if not scalar_type(inner, types).exact:
+        return _solve_double(inner, low, high, variable, types)
+    if layout_of(scalar_type(inner, types)) != "i":
+        return None
+    words = Bounds(
+        () if low is None else (_plus(_last(low, low.strict, scale), 1),),
+        () if high is None else (_last(high, not high.strict, scale),),
+    )
+    if inner == variable:
+        return words
+    bounds = Bounds()
+    for op, ends in ((">=", words.low), ("<=", words.high)):
+        for end in ends:
+            side = Var("$side")
+            found = _solve_exact(Cmp(op, inner, side), variable)
+            if found is None:
+                return None
+            bounds += found.with_end(side, end)
+    return bounds
+
+
+def _last(end: End, at_most: bool, scale: Scalar) -> Scalar:
+    return Apply("last_at_most" if at_most else "last_below", (end.at, scale))
 
 
 def null_or_not(factor: Factor, variable: Var) -> Bounds | None:
