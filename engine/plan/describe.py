@@ -24,18 +24,11 @@ from orderbook.engine.plan.steps import (
     TriggerPlan,
     steps_of,
 )
-from orderbook.engine.plan.stores import layout_of
+from orderbook.engine.plan.stores import is_one_row, layout_of
 from orderbook.views.calculus import (
-    NESTED,
-    Extreme,
-    Lift,
-    Rel,
     Scalar,
-    Term,
     Var,
-    bound_by,
     scalar_variables,
-    variable_set,
 )
 from orderbook.views.m3 import scalar_text
 
@@ -198,34 +191,8 @@ def _loop_cost(plan: Plan, step: Loop) -> Cost:
 def _at_most_one(plan: Plan, step: Loop) -> bool:
     """Whether the known keys have a primary key of rows that bind all keys of the map."""
     declared = next((m for m in plan.program.maps if m.name == step.map), None)
-    if declared is None or not declared.definition.terms:
-        return False
-    return all(_is_one_row(plan, t, declared.keys, step.known) for t in declared.definition.terms)
-
-
-def _is_one_row(plan: Plan, term: Term, keys: Sequence[Var], known: Sequence[int]) -> bool:
-    """Whether the keys at the places `known` have a primary key of rows that bind all keys.
-
-    A value that is computed from them, such as an extreme or a sum, is one, too.
-    """
-    bound: set[Scalar] = {keys[i] for i in known}
-    around = {v for f in term for v in (bound_by(f) if isinstance(f, NESTED) else variable_set(f))}
-    for _ in term:
-        before = len(bound)
-        for factor in term:
-            match factor:
-                case Rel(name, args):
-                    relation = plan.program.relation(name)
-                    columns = zip(args, relation.columns, strict=True)
-                    key = [a for a, c in columns if c.name in (relation.primary_key or ())]
-                    if key and bound.issuperset(a for a in key if isinstance(a, Var)):
-                        bound.update(args)
-                case Lift(var, body) | Extreme(var, _, _, body):
-                    if bound.issuperset((variable_set(body) & around) - {var}):
-                        bound.add(var)
-        if len(bound) == before:
-            break
-    return bound.issuperset(keys)
+    relations = {r.name: r for r in plan.program.relations}
+    return declared is not None and is_one_row(relations, declared, step.known)
 
 
 def _behind_directory(plan: Plan, name: str) -> set[str]:

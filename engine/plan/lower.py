@@ -30,6 +30,7 @@ from orderbook.engine.plan.stores import (
     asked,
     decided,
     excludes_null,
+    is_one_row,
     key_type,
     layout_of,
     map_of,
@@ -174,9 +175,13 @@ def restriction(
             bounds += solved
             taken.append(factor)
         elif isinstance(factor, Cmp) and variable_set(factor) <= known | lifts.keys():
-            found = cut(factor, variable, lifts, known, binders, types, lowering.maps, lowering.keys)
-            if found is not None:
-                cuts.append(found)
+            # What equals a running sum lies between two ends of its order.
+            ends = [replace(factor, op=op) for op in ("<=", ">=")] if factor.op == "=" else [factor]
+            found = [
+                cut(e, variable, lifts, known, binders, types, lowering.maps, lowering.keys) for e in ends
+            ]
+            if None not in found:
+                cuts += [c for c in found if c is not None]
                 taken.append(factor)
     summed = [lifts[v] for c in cuts for v, _ in c.sums]
     left = [f for f in users if not any(f is t for t in (*taken, *summed))]
@@ -564,6 +569,12 @@ class _Term:
             found.append(length)
         return found
 
+    def _is_one(self, read: MapRef) -> bool:
+        """Whether the known keys leave one entry at most, for which no order has to be kept."""
+        declared = self.lowering.derived.declared.get(read.name)
+        known = [i for i, k in enumerate(read.keys) if not isinstance(k, Var) or k in self.known]
+        return declared is not None and is_one_row(self.lowering.derived.relations, declared, known)
+
     def _orders(self, read: MapRef, variable: Var) -> bool:
         """Whether the read's tree could be walked in the order of a variable."""
         return read.keys.count(variable) == 1
@@ -577,7 +588,7 @@ class _Term:
         if len(free) != 1 or free[0] in self.live or not self._orders(read, free[0]):
             return False
         found = self._restriction(read, free[0], self.known)
-        if not found.complete:
+        if not found.complete or (found.narrows and self._is_one(read)):
             return False
         self._take(read, *found.users)
         value = self.lowering.value_variable(self.lowering.maps[read.name])
@@ -603,7 +614,7 @@ class _Term:
                     if within.narrows and (len(others) == 1 or within.is_window):
                         return rank, partial(self._loop_range, read, factor, other, within)
                 return rank, partial(self._loop_groups, read, variable)
-        for variable in free:
+        for variable in free if not self._is_one(read) else ():
             if self._orders(read, variable):
                 within = self._restriction(factor, variable, self.known)
                 if within.narrows:

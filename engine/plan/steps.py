@@ -276,7 +276,7 @@ class Plan:
         of_updates = (s for u in self.updates for part in u.parts for s in part)
         return (*self.initial, *(s for t in self.triggers for s in t.statements), *of_updates)
 
-    @property
+    @cached_property
     def scratch(self) -> frozenset[str]:
         """The maps that `Gather` fills; what they hold between events is of no use."""
         pipelines = [p for s in self.statements for p in (*s.erased, *s.pipelines)]

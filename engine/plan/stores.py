@@ -31,10 +31,12 @@ from orderbook.views.calculus import (
     Term,
     Val,
     Var,
+    bound_by,
     map_reads,
     map_scalar,
     scalar_variables,
     scalars_of,
+    variable_set,
     with_body,
 )
 from orderbook.views.calculus import maps_read as maps_in
@@ -225,6 +227,41 @@ def _columns_of(relation: Relation, arguments: Sequence[object], key: Var) -> It
     for column, argument in zip(relation.columns, arguments, strict=True):
         if argument == key and not column.nullable:
             yield column.type
+
+
+def is_one_row(
+    relations: Mapping[str, Relation], declaration: MapDeclaration, known: Collection[int]
+) -> bool:
+    """Whether at most one entry of a map has given keys at the places `known`."""
+    terms = declaration.definition.terms
+    return bool(terms) and all(_is_one_row(relations, t, declaration.keys, known) for t in terms)
+
+
+def _is_one_row(
+    relations: Mapping[str, Relation], term: Term, keys: Sequence[Var], known: Collection[int]
+) -> bool:
+    """Whether the keys at the places `known` have a primary key of rows that bind all keys.
+
+    A value that is computed from them, such as an extreme or a sum, is one, too.
+    """
+    bound: set[Scalar] = {keys[i] for i in known}
+    around = {v for f in term for v in (bound_by(f) if isinstance(f, NESTED) else variable_set(f))}
+    for _ in term:
+        before = len(bound)
+        for factor in term:
+            match factor:
+                case Rel(name, args):
+                    relation = relations[name]
+                    columns = zip(args, relation.columns, strict=True)
+                    key = [a for a, c in columns if c.name in (relation.primary_key or ())]
+                    if key and bound.issuperset(a for a in key if isinstance(a, Var)):
+                        bound.update(args)
+                case Lift(var, body) | Extreme(var, _, _, body):
+                    if bound.issuperset((variable_set(body) & around) - {var}):
+                        bound.add(var)
+        if len(bound) == before:
+            break
+    return bound.issuperset(keys)
 
 
 def _cursors(names: set[str], keys: int, position: int, reads: Reads) -> list[tuple[Cursor, bool]] | None:

@@ -53,7 +53,7 @@ GRID = "CREATE VIEW cells AS SELECT symbol, venue, SUM(volume) AS v FROM bids GR
 WIDE = """
 CREATE STREAM w (symbol TEXT NOT NULL, v BIGINT NOT NULL) WITH (max_rows = 1000);
 CREATE VIEW squares AS SELECT SUM(s) AS s FROM
-    (SELECT symbol, SUM(v) AS s FROM w GROUP BY symbol HAVING COUNT(*) > 1) g;
+    (SELECT symbol, SUM(v) AS s FROM w GROUP BY symbol HAVING COUNT(DISTINCT v) > 1) g;
 """
 DOUBLES = """
 CREATE STREAM d (symbol TEXT NOT NULL, x DOUBLE NOT NULL);
