@@ -46,4 +46,50 @@ SELECT SUM(r.b) AS total FROM r WHERE r.b > (SELECT COALESCE(SUM(s.c), 0) FROM s
 -- own_neighbours
 SELECT r.b, (SELECT COUNT(*) FROM r q WHERE q.b + 1 = r.b) AS n FROM r WHERE 1 <= (SELECT COUNT(*) FROM r p
     WHERE 1 - p.b = -r.b)
+-- near_a_mean
+SELECT b.symbol, SUM(b.volume) AS v FROM bids b, (SELECT symbol, AVG(price) AS m FROM asks GROUP BY symbol) a
+    WHERE a.symbol = b.symbol AND ABS(b.price - a.m) < 2 AND a.m - b.price <= 0.5 * a.m GROUP BY b.symbol
+-- ratio_to_a_sum
+SELECT b.symbol, COUNT(*) AS n FROM bids b, (SELECT symbol, SUM(price) AS m FROM asks GROUP BY symbol) a
+    WHERE a.symbol = b.symbol AND b.price / a.m - 1 >= -0.5 GROUP BY b.symbol
+-- within_a_distance
+SELECT r.a, COUNT(*) AS n FROM r, s WHERE r.a = s.c AND ABS(r.c - s.b) <= 1 AND 2 * r.c - s.b < 3 GROUP BY r.a
+-- products_with_a_mean
+SELECT k, COUNT(*) AS n, MAX(x) AS m FROM u WHERE x * (SELECT AVG(w.y) FROM u w) <= 0.5
+    AND x + (SELECT MAX(w.y) FROM u w) > 0.25 GROUP BY k
+-- weighed_by_an_aggregate
+SELECT b.symbol, SUM(CASE WHEN b.price >= a.m THEN b.volume WHEN b.price < a.m - 1 THEN -b.volume ELSE 0 END)
+    AS v, SUM(b.volume) FILTER (WHERE b.price < a.m) AS w, MAX(b.price) FILTER (WHERE b.price <= a.m) AS p,
+    SUM(GREATEST(b.price - a.m, 0)) AS g
+    FROM bids b, (SELECT symbol, MIN(price) AS m FROM asks GROUP BY symbol) a WHERE a.symbol = b.symbol
+    GROUP BY b.symbol
+-- levels_of_a_share
+SELECT symbol, SUM(price * volume) AS s, COUNT(*) AS n FROM (SELECT symbol, price, volume,
+    SUM(volume) OVER (PARTITION BY symbol ORDER BY price DESC) AS up_to,
+    SUM(volume) OVER (PARTITION BY symbol) AS whole FROM (SELECT symbol, price, SUM(volume) AS volume FROM
+    bids GROUP BY symbol, price) l) c
+    WHERE 2 * up_to <= whole GROUP BY symbol
+-- level_that_reaches_a_volume
+SELECT symbol, MIN(price) AS p FROM (SELECT symbol, price,
+    SUM(SUM(volume)) OVER (PARTITION BY symbol ORDER BY price) AS v FROM asks GROUP BY symbol, price) c
+    WHERE v >= 5 GROUP BY symbol
+-- cost_to_trade
+SELECT symbol, SUM(price * LEAST(volume, 5 - before)) AS cost, SUM(volume) AS v FROM (SELECT symbol, price,
+    volume, SUM(volume) OVER (PARTITION BY symbol ORDER BY price) - volume AS before
+    FROM (SELECT symbol, price, SUM(volume) AS volume FROM asks GROUP BY symbol, price) l) c
+    WHERE before < 5 GROUP BY symbol
+-- cost_to_trade_of_rows_before
+SELECT symbol, SUM(price * LEAST(volume, GREATEST(5 - COALESCE(before, 0), 0))) AS cost FROM
+    (SELECT symbol, price, volume, SUM(volume) OVER (PARTITION BY symbol ORDER BY price
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (SELECT symbol, price, SUM(volume) AS
+    volume FROM asks GROUP BY symbol, price) l) c GROUP BY symbol
+-- best_in_ranks
+SELECT symbol, price, SUM(volume) AS v FROM (SELECT symbol, price, volume,
+    RANK() OVER (PARTITION BY symbol ORDER BY price DESC) AS k FROM bids) d WHERE k = 1 GROUP BY symbol, price
+-- best_in_an_anti_join
+SELECT b.symbol, b.price, SUM(b.volume) AS v FROM bids b LEFT JOIN bids x
+    ON x.symbol = b.symbol AND x.price > b.price WHERE x.price IS NULL GROUP BY b.symbol, b.price
+-- best_in_pairs
+SELECT symbol, price, SUM(volume) AS v FROM bids WHERE (symbol, price) IN (SELECT symbol, MAX(price) FROM bids
+    GROUP BY symbol) GROUP BY symbol, price
 """

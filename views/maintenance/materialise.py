@@ -27,6 +27,7 @@ from orderbook.views.calculus import (
     Factor,
     Lift,
     MapRef,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -351,9 +352,14 @@ class Materialiser:
             return known
         term = self._with_ranked_groups(term, bound, needed)
         bound |= frozenset(v for f in term if isinstance(f, MapRef) for v in bound_by(f))
-        parts, outside = components_of(term, bound, needed, None, joined)
-        if len(parts) < 2:
-            parts, outside = components_of(term, bound, needed, apart, joined)
+        if len(components_of(term, bound, needed, None, joined)[0]) > 1:
+            apart = None
+        return self._term_apart(term, bound, needed, apart, name, joined)
+
+    def _term_apart(
+        self, term: Term, bound: Bound, needed: Bound, apart: str | None, name: str, joined: bool
+    ) -> Term:
+        parts, outside = components_of(term, bound, needed, apart, joined)
         components, outside = _guarded(*self._with_values_compared(parts, outside, bound, needed))
         factors: list[Factor] = []
         for component in components:
@@ -365,7 +371,11 @@ class Materialiser:
         for factor in outside:
             if isinstance(factor, Lift | Exists | Extreme):
                 others = bound_in((*inside, *(f for f in outside if f is not factor)))
-                factor = self._nested(factor, bound | others | used_outside(outside), bound)
+                around = bound | others | used_outside(outside)
+                if isinstance(factor, Exists) and _is_counted_along(factor, outside, around, bound | needed):
+                    factor = self._map(product(factor), tuple(dict.fromkeys(factor.group)), bound, "m")
+                else:
+                    factor = self._nested(factor, around, bound)
             factors.append(factor)
         return tuple(factors)
 
@@ -488,9 +498,54 @@ class Materialiser:
                 inside, keys = around - bound_by(factor), frozenset({value})
                 split = split_mixed(body, inside, keys)
                 ranked = Poly(tuple(self._with_ranked_groups(t, inside, keys, keys) for t in split.terms))
-                return with_body(factor, self.poly(ranked, inside, keys))
+                apart = self._ordering(ranked, value, inside)
+                if apart is None:
+                    return with_body(factor, self.poly(ranked, inside, keys))
+                terms = (self._term_apart(t, inside, keys, apart, "m", False) for t in ranked.terms)
+                return with_body(factor, Poly(tuple(terms)))
             case Exists(group, _):
                 return with_body(factor, self._groups(factor, around - (frozenset(group) - bound), bound))
+
+    def _ordering(self, rows: Poly, value: Var, known: Bound) -> str | None:
+        """The relation of an aggregate that conditions compare with a value, or that runs along it.
+
+        A descent in the order of the values finds the extreme, where a map of the rows that such conditions
+        leave would change with all of them. None where they ask for other columns, too.
+        """
+        types = Types({**self.types, **row_types(rows, self.relations)})
+        for term in rows.terms:
+            columns = frozenset(v for f in term if isinstance(f, Rel) for v in bound_by(f)) - known
+            asked = frozenset(v for f in term if not isinstance(f, Rel) for v in variable_set(f))
+            if (
+                value not in columns
+                or columns & asked > {value}
+                or any(isinstance(f, Neighbour) for f in term)
+            ):
+                return None
+            bounds = [f for f in term if isinstance(f, Cmp) and _is_bound(f, value)]
+            found: list[str] = []
+            for factor in term:
+                if not isinstance(factor, Lift | Extreme) or len(relations(factor)) != 1:
+                    continue
+                runs = value in variable_set(factor.body)
+                if runs and not self._rises(factor.body, value, types):
+                    return None
+                if runs or any(factor.var in variable_set(f) for f in bounds):
+                    found += relations(factor)
+            if found:
+                return found[0]
+        return None
+
+    def _rises(self, body: Poly, value: Var, types: Types) -> bool:
+        """Whether a body is a sum, of what is not negative, of the rows on one side of a value."""
+        conditions = [f for t in body.terms for f in t if isinstance(f, Cmp)]
+        if len(body.terms) != 1 or len(conditions) != 1 or not _is_bound(conditions[0], value):
+            return False
+        try:
+            kind = sum_type(body, types, self.relations)
+        except KeyError:  # Of the maintenance's own variables no types are known.
+            return False
+        return kind.exact and kind.low >= 0
 
     def _groups(self, exists: Exists, inner_bound: Bound, bound: Bound) -> Poly:
         """The body of an Exists over maps: one map keyed by the groups, unless it refers outside."""
@@ -514,6 +569,28 @@ class Materialiser:
                     renamed[key] = apart_from((column,), taken)[column]
                     self.types[renamed[key]] = types.get(key, unscaled(kind))
         return tuple(renamed.get(k, k) for k in keys), substitute(body, renamed)
+
+
+def _is_counted_along(exists: Exists, term: Term, around: Bound, needed: Bound) -> bool:
+    """Whether sums along a key of groups say which of them are counted, and nothing else asks for the key."""
+    group = frozenset(exists.group)
+    if variable_set(exists.body) & (around - group):
+        return False
+    sums = [f for f in term if isinstance(f, Lift) and variable_set(f.body) & group - needed]
+    asked = (group - needed).union(*map(bound_by, sums))
+    others = (f for f in term if isinstance(f, Val | Exists) and f is not exists)
+    return bool(sums) and not any(variable_set(f) & asked for f in others)
+
+
+def _is_bound(condition: Cmp, value: Var) -> bool:
+    """Whether an inequality bounds a value: it is linear in it, or has it alone on a side."""
+    if condition.op in ("=", "<>") or value not in variable_set(condition):
+        return False
+    sides = (condition.left, condition.right)
+    alone = any(
+        s == value or (isinstance(s, Apply) and s.op == "double" and s.args[0] == value) for s in sides
+    )
+    return alone or linear_form(Apply("-", sides)) is not None
 
 
 def _renamed_apart(body: Poly, local: Bound) -> Poly:

@@ -18,12 +18,14 @@ from orderbook.views.calculus import (
     Poly,
     Rel,
     Scalar,
+    Term,
     Val,
     Var,
     bound_by,
     product,
     scalar_variables,
     substitute,
+    variable_set,
 )
 from orderbook.views.conditions import (
     FALSE,
@@ -37,6 +39,7 @@ from orderbook.views.conditions import (
     not_null,
 )
 from orderbook.views.intervals import LARGEST_WITH_REST, Types, scalar_type
+from orderbook.views.names import apart_from
 from orderbook.views.translation.values import Names, Value, binders, keyed, own_variable, renamed
 from orderbook.views.types import BIGINT, DOUBLE, INT64_MAX
 
@@ -314,3 +317,32 @@ def _at_places(place: Scalar, copies: Var | None, limits: tuple[int, int]) -> Po
     last = Apply("+", (place, copies))
     taken = Apply("-", (Apply("least", (last, end)), Apply("greatest", (place, Const(offset)))))
     return product(within, Cmp(">", last, Const(offset)), Val(taken))
+
+
+def supporting(rows: Poly, value: Scalar | None = None) -> Poly:
+    """Rows that there are where there are these: those of groups in place of groups that sums run along.
+
+    Groups that are joined to other rows stay, for those of the groups would be paired with them, and so do
+    those of which a value is asked that is no key.
+    """
+    found: list[Term] = []
+    for term in rows.terms:
+        sources = [i for i, f in enumerate(term) if isinstance(f, Rel | Exists)]
+        groups = term[sources[0]] if len(sources) == 1 else None
+        keys = frozenset(groups.group) if isinstance(groups, Exists) else frozenset[Var]()
+        if not isinstance(groups, Exists) or value not in {None, *keys} or not _run_along(keys, term):
+            found.append(term)
+            continue
+        rest = term[: sources[0]] + term[sources[0] + 1 :]
+        local = binders(groups.body) - frozenset(groups.group)
+        names = apart_from(local, variable_set(rest) | frozenset(groups.group))
+        found += (inner + rest for inner in supporting(substitute(groups.body, names), value).terms)
+    return Poly(tuple(found))
+
+
+def _run_along(keys: frozenset[Var], term: Term) -> bool:
+    """Whether an aggregate of the term is of the rows on one side of some keys."""
+    bodies = (t for f in term if isinstance(f, Lift) for t in f.body.terms)
+    return any(
+        isinstance(f, Cmp) and f.op not in ("=", "<>") and variable_set(f) & keys for t in bodies for f in t
+    )

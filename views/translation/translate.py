@@ -33,11 +33,11 @@ from orderbook.views.calculus import (
     substitute_term,
     variable_set,
 )
-from orderbook.views.conditions import FALSE, NULL, TRUE, both, choose, condition_poly, not_null
+from orderbook.views.conditions import FALSE, NULL, TRUE, both, choose, condition_poly, is_null, not_null
 from orderbook.views.intervals import join, scalar_type
 from orderbook.views.names import rename_apart
 from orderbook.views.program import CalculusView, ViewColumn, ViewKey
-from orderbook.views.translation.row_order import first_rows
+from orderbook.views.translation.row_order import first_rows, supporting
 from orderbook.views.translation.translate_values import Group, GroupedScope
 from orderbook.views.translation.values import (
     Names,
@@ -176,7 +176,7 @@ class RowTranslator(WindowTranslator):
         group = Group(rows, True)
         if query.aggregated:
             group, scope = self.group(query.group_by, rows, scope)
-            rows = product(Exists(group.keys, group.rows)) if query.group_by else ONE
+            rows = product(Exists(group.keys, supporting(group.rows))) if query.group_by else ONE
         lifts: list[Factor] = []
         columns = {o.name: self.value(o.expression, scope, lifts, group) for o in query.outputs}
         if query.having is not None:
@@ -207,8 +207,25 @@ class RowTranslator(WindowTranslator):
         if query.where is not None:
             lifts: list[Factor] = []
             condition = self.condition(query.where, scope, lifts)[0]
-            rows = rows * product(*lifts) * condition_poly(condition)
+            rows = self._with_known_columns(rows * product(*lifts) * condition_poly(condition))
         return rows, scope
+
+    def _with_known_columns(self, rows: Poly) -> Poly:
+        """The rows without what conditions ask of columns that are never NULL, as those of joins are."""
+        terms = []
+        for term in rows.terms:
+            known = {
+                argument
+                for f in term
+                if isinstance(f, Rel)
+                for argument, column in zip(f.args, self.relations[f.name].columns, strict=True)
+                if not column.nullable
+            }
+            if any(Val(is_null(v)) in term for v in known):
+                continue
+            sure = {Val(not_null(v)) for v in known}
+            terms.append(tuple(f for f in term if f not in sure))
+        return Poly(tuple(terms))
 
     def group(
         self, group_by: Sequence[bound.Expression], rows: Poly, scope: Scope
@@ -305,7 +322,7 @@ class Translator(RowTranslator):
         return CalculusView(
             name,
             self._keys(group.keys),
-            group.rows if query.group_by else None,
+            supporting(group.rows) if query.group_by else None,
             True,
             _lets(lifts),
             tuple(self._column(n, v) for n, v in columns),

@@ -37,7 +37,8 @@ from orderbook.views.conditions import (
 )
 from orderbook.views.intervals import exact, join, scalar_type
 from orderbook.views.scalars import lists
-from orderbook.views.translation.row_order import Ordered, before
+from orderbook.views.translation.conditional_sums import weighed
+from orderbook.views.translation.row_order import Ordered, before, supporting
 from orderbook.views.translation.statistical_aggregates import (
     DECAYED,
     QUANTILES,
@@ -227,10 +228,12 @@ class AggregateTranslator(ValueTranslator):
         for value in (argument, *by):
             valid = both(valid, value.valid)
         rows = rows * condition_poly(valid)
+        argument, *by = (replace(where_valid(value), valid=TRUE) for value in (argument, *by))
         if aggregate.function in DECAYED:
             until = [self.value(b, scope, lifts) for b in as_of]
             return self._decayed(aggregate.function, argument, (*by, *until), rows, group, lifts)
         if aggregate.function in ("min", "max", "arg_min", "arg_max"):
+            rows = supporting(rows, argument.scalar)
             chosen = self._chosen(aggregate, argument, by, rows, group, lifts)
             if group.has_rows and valid == TRUE:
                 return Value(chosen, argument.type)
@@ -247,7 +250,7 @@ class AggregateTranslator(ValueTranslator):
             found = {"mad": self._mad, "mode": self._mode, "mode_desc": self._mode}.get(
                 aggregate.function, self._quantile
             )
-            result = found(aggregate, where_valid(argument), rows, group, lifts)
+            result = found(aggregate, argument, rows, group, lifts)
             if never_null:
                 return result
             count = self.lift("count", rows, lifts)
@@ -263,7 +266,7 @@ class AggregateTranslator(ValueTranslator):
         """Aggregates that are made of counts and sums."""
         if aggregate.function == "count":
             return Value(self.lift("count", rows, lifts), aggregate.type)
-        total = self.lift("sum", rows * product(Val(argument.scalar)), lifts)
+        total = self.lift("sum", weighed(rows, argument.scalar, self.types), lifts)
         if never_null and aggregate.function == "sum":
             return Value(total, aggregate.type)
         count = self.lift("count", rows, lifts)
@@ -337,7 +340,7 @@ class AggregateTranslator(ValueTranslator):
         rows = rows * product(*inner)
         counts: list[Factor] = []
         count = self.lift("count", rows, counts)
-        values = product(Exists((*group.keys, local), rows), *counts)
+        values = product(Exists((*group.keys, local), supporting(rows)), *counts)
         most = self._extreme("most", Value(count, INTEGER), values, True, group, lifts)
         often = values * product(Cmp("=", count, most))
         backwards = aggregate.function == "mode_desc"
@@ -466,7 +469,7 @@ class AggregateTranslator(ValueTranslator):
         """The rows with every value of the argument once, and the argument in them."""
         inner: list[Factor] = []
         value = self._local(argument, rows, group, inner)
-        once = Exists((*group.keys, value), rows * product(*inner))
+        once = Exists((*group.keys, value), supporting(rows) * product(*inner))
         return product(once), replace(argument, scalar=value, valid=TRUE)
 
     def _chosen(
@@ -492,7 +495,7 @@ class AggregateTranslator(ValueTranslator):
         inner: list[Factor] = []
         local = self._local(value, rows, group, inner)
         kind = join(self.types[local], exact(0, 0)) if value.type.exact else DOUBLE
-        body = rows * product(*inner)
+        body = supporting(rows, local) * product(*inner)
         for factor in lifts:
             match factor:
                 case Lift(var, Poly(((Extreme(_, same, other, again), Val(_)),))) if (same, other, again) == (

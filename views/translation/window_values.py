@@ -31,7 +31,7 @@ from orderbook.views.conditions import (
     condition_poly,
 )
 from orderbook.views.intervals import exact, join, scalar_type
-from orderbook.views.translation.row_order import Ordered, before, in_words, up_to
+from orderbook.views.translation.row_order import Ordered, before, in_words, supporting, up_to
 from orderbook.views.translation.translate_values import AggregateTranslator, Group
 from orderbook.views.translation.values import (
     Scope,
@@ -169,7 +169,8 @@ class WindowTranslator(AggregateTranslator):
             if end is None:
                 continue
             at = tuple(places)
-            if end:
+            next_to = end == (1 if first else -1)
+            if end and not next_to:
                 look, _, _ = self._look(rows, at, parts, places, end < 0, abs(end), False, lifts)
                 at = look.vars
                 around |= {*at}
@@ -180,7 +181,7 @@ class WindowTranslator(AggregateTranslator):
                 Ordered(Value(names[v], exact(0, 0)), Value(there, exact(0, 0)), descends is not first)
                 for (v, descends), there in zip(places.items(), at, strict=True)
             ]
-            others = up_to(others, pairs)
+            others = (before if next_to else up_to)(others, pairs)
         copied = {source: _renamed_columns(columns, names) for source, columns in scope.items()}
         aggregate = _aggregate_of(window)
         return self.aggregate(aggregate, copied, lifts, Group(others, False, parts, frozenset(around)))
@@ -212,7 +213,7 @@ class WindowTranslator(AggregateTranslator):
             inner.append(Lift(variable, product(Val(choose(pair.one.valid, pair.one.scalar, NULL)))))
             distinct.append(Ordered(keyed(variable, pair.one), pair.other, pair.descending, pair.nulls_first))
         variables = tuple(p.one.scalar for p in distinct if isinstance(p.one.scalar, Var))
-        exists = Exists((*keys, *variables), others * product(*inner))
+        exists = Exists((*keys, *variables), supporting(others) * product(*inner))
         return before(product(exists), distinct)
 
     def _columns(self, rows: Poly, scope: Scope) -> list[Value]:
