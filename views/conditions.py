@@ -148,10 +148,19 @@ def _disjunction(left: Scalar, right: Scalar) -> Poly | None:
     first, second = condition_poly(left), condition_poly(right)
     if len(first.terms) + len(second.terms) > MOST_TERMS:
         return None
+    if _are_exclusive(left, right):
+        return first + second
     opposite = condition_poly(negation(left))
     if len(first.terms) + len(opposite.terms) * len(second.terms) > MOST_TERMS:
         return None
     return first + opposite * second
+
+
+def _are_exclusive(left: Scalar, right: Scalar) -> bool:
+    """Whether one asks for a condition and the other for its opposite, as the ways of a CASE do."""
+    parts = left.args if isinstance(left, Apply) and left.op == "and" else (left,)
+    asked = right.args if isinstance(right, Apply) and right.op == "and" else (right,)
+    return any(negation(part) in asked for part in parts)
 
 
 def _of_one_source(condition: Scalar) -> bool:

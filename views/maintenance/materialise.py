@@ -574,10 +574,11 @@ class Materialiser:
 def _is_counted_along(exists: Exists, term: Term, around: Bound, needed: Bound) -> bool:
     """Whether sums along a key of groups say which of them are counted, and nothing else asks for the key."""
     group = frozenset(exists.group)
-    if variable_set(exists.body) & (around - group):
+    own = group - needed
+    if len(own) != 1 or variable_set(exists.body) & (around - group):
         return False
-    sums = [f for f in term if isinstance(f, Lift) and variable_set(f.body) & group - needed]
-    asked = (group - needed).union(*map(bound_by, sums))
+    sums = [f for f in term if isinstance(f, Lift) and variable_set(f.body) & own]
+    asked = own.union(*map(bound_by, sums))
     others = (f for f in term if isinstance(f, Val | Exists) and f is not exists)
     return bool(sums) and not any(variable_set(f) & asked for f in others)
 
