@@ -51,6 +51,7 @@ from orderbook.views.calculus import (
     variable_set,
     variables,
     with_body,
+    with_scalars,
 )
 from orderbook.views.conditions import compare, linear_form
 from orderbook.views.names import apart_from, bound_in, canonical, used_outside, visible
@@ -166,6 +167,18 @@ def decide_conditions(term: Term, keep: frozenset[Var]) -> list[Term] | None:
             and constants.keys() & set(scalar_variables(scalar))
         ):
             return [(*term[:i], Val(substitute_scalar(scalar, constants)), *term[i + 1 :])]
+    return None
+
+
+def decide_nulls(term: Term, keep: frozenset[Var]) -> list[Term] | None:
+    """[not(is_null(x))] * (y ^= Q * [is_null(x)] + R) is [not(is_null(x))] * (y ^= R)."""
+    for i, factor in enumerate(term):
+        match factor:
+            case Val(Apply("not", (Apply("is_null", (Var(),)) as asked,))):
+                rest = term[:i] + term[i + 1 :]
+                decided = with_scalars(rest, {asked: Const(0)})
+                if decided != rest:
+                    return [(factor, *decided)]
     return None
 
 
@@ -475,31 +488,20 @@ def _counted(term: Term, index: int, body: Poly) -> object:
 
 
 def drop_certain_counts(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """(n ^= R(x, z)) * {n > 0} is 1 beside R(x, y): the row at hand is one of those counted."""
-    lifts = {f.var: f.body for f in term if isinstance(f, Lift)}
+    """(n ^= R(x, z) * [c(x)]) * {n > 0} is 1 beside R(x, y) * [c(x)]: the row at hand is one of those."""
+    lifts = {f.var: i for i, f in enumerate(term) if isinstance(f, Lift)}
     for i, factor in enumerate(term):
         if not isinstance(factor, Cmp) or (factor.op, factor.right) != (">", Const(0)):
             continue
-        body = lifts.get(factor.left)  # type: ignore[arg-type]
-        if body is not None and _counts_a_row_of(body, term, keep | bound_in(term) | used_outside(term)):
+        at = lifts.get(factor.left, i)  # type: ignore[arg-type]
+        counts = term[at]
+        if not isinstance(counts, Lift):
+            continue
+        body, rest = counts.body, tuple(f for j, f in enumerate(term) if j not in (at, i))
+        local = variable_set(body) - (keep | bound_in(rest) | used_outside(rest))
+        if len(body.terms) == 1 and _is_among(body.terms[0], rest, local):
             return [term[:i] + term[i + 1 :]]
     return None
-
-
-def _counts_a_row_of(body: Poly, term: Term, outer: frozenset[Var]) -> bool:
-    if len(body.terms) != 1 or len(body.terms[0]) != 1:
-        return False
-    counted = body.terms[0][0]
-    return isinstance(counted, Rel) and any(
-        isinstance(f, Rel)
-        and f.name == counted.name
-        and all(
-            a == b or (isinstance(a, Var) and a not in outer)
-            for a, b in zip(counted.args, f.args, strict=True)
-        )
-        and len(set(counted.args)) == len(counted.args)
-        for f in term
-    )
 
 
 def less_own(term: Term, keep: frozenset[Var]) -> list[Term] | None:
@@ -696,6 +698,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("running sums less their own", less_own),
     ("running sums with their own", add_own),
     ("drop known conditions", drop_known_conditions),
+    ("decide what is NULL", decide_nulls),
     ("drop repeated conditions", drop_repeated),
     ("drop implied comparisons", drop_implied),
 )

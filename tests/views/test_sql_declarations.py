@@ -36,11 +36,8 @@ RANKED = (
     "First groups, by a mean or what else is computed of aggregates",
 )
 # Levels in derived tables that a running sum cuts: neither their prices nor their volumes may be NULL.
-CUT_LEVELS = (
-    "Levels that make up a share of the volume",
-    "Level at which a volume is reached",
-    "Cost to trade a volume",
-)
+CUT_LEVELS = ("Levels that make up a share of the volume", "Cost to trade a volume")
+REACHED = "Level at which a volume is reached"
 # What a row's class rests on: by construct and spelling, what the refusal or `explain` names.
 RESTS: dict[str, dict[str, str]] = {
     "Nested sum with an inequality (VWAP)": dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
@@ -76,6 +73,7 @@ RESTS: dict[str, dict[str, str]] = {
     TEXTS: {**UNIQUE, "nullable": KEY},
     **{groups: dict.fromkeys(("nullable", "bare"), "NOT NULL") for groups in RANKED},
     **{cut: {"unchecked": "CHECK (volume >= 0)"} for cut in CUT_LEVELS},
+    REACHED: dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
 }
 # Without a key all columns of the right side decide, each of which would have to be NOT NULL.
 ON_SEVERAL = (
@@ -86,6 +84,7 @@ ON_SEVERAL = (
 # Sums and differences of doubles are rounded, so that no range or cut of them is exact.
 OF_DOUBLES = {
     "Nested sum with an inequality (VWAP)": "DECIMAL(18, 8) CHECK (volume >= 0)",
+    REACHED: "DECIMAL(18, 8) CHECK (volume >= 0)",
     "Groups above a mean of others": "DECIMAL(18, 8)",
     **dict.fromkeys(RANKED, "DECIMAL(18, 8)"),
 }

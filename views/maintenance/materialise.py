@@ -538,7 +538,7 @@ class Materialiser:
 
     def _rises(self, body: Poly, value: Var, types: Types) -> bool:
         """Whether a body is a sum, of what is not negative, of the rows on one side of a value."""
-        conditions = [f for t in body.terms for f in t if isinstance(f, Cmp)]
+        conditions = [f for t in body.terms for f in t if isinstance(f, Cmp) and value in variable_set(f)]
         if len(body.terms) != 1 or len(conditions) != 1 or not _is_bound(conditions[0], value):
             return False
         try:
