@@ -202,8 +202,8 @@ def key_text(key: Iterable[object]) -> str:
 
 
 def some_rows(engine: Engine, view: str, most: int = MOST_ROWS) -> Iterator[tuple[str, str]]:
-    """(label, values) of the first rows of a view, by its ORDER BY, else by key."""
-    items = sorted(engine[view].items(), key=lambda item: [(v is not None, str(v)) for v in item[0]])
+    """(label, values) of the first rows of a view, by its ORDER BY, else by its columns in a row."""
+    items = sorted(engine[view].items(), key=lambda item: [(v is not None, v) for v in item[1].values()])
     for _, row in in_order(items, engine.program.order(view))[:most]:
         yield label_text(row), values_text(row)
 

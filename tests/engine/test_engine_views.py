@@ -233,6 +233,7 @@ ORDERED = """
 CREATE STREAM t (s TEXT NOT NULL, x INTEGER);
 CREATE VIEW plain AS SELECT s, x FROM t ORDER BY x DESC NULLS FIRST, s;
 CREATE VIEW grouped AS SELECT s, SUM(x) AS total FROM t GROUP BY s ORDER BY total, s DESC;
+CREATE VIEW counted AS SELECT COUNT(*) AS n, s FROM t GROUP BY s;
 """
 
 
@@ -247,3 +248,4 @@ def test_rows_are_shown_in_the_order_of_the_view(backend: Backend) -> None:
     engine.insert("t", {"s": "e", "x": None})
     assert engine.frame("grouped").rows()[-1] == ("e", None)
     assert [label for label, _ in some_rows(engine, "grouped")] == ["a", "c", "b", "d", "e"]
+    assert [label for label, _ in some_rows(engine, "counted")] == ["a", "c", "e", "b", "d"]
