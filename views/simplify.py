@@ -41,6 +41,7 @@ from orderbook.views.calculus import (
     counting,
     map_scalar,
     product,
+    relations,
     scalar_variables,
     scalars_of,
     spend,
@@ -340,7 +341,8 @@ def drop_empty(term: Term, keep: frozenset[Var]) -> list[Term] | None:
 def unlift(term: Term, keep: frozenset[Var]) -> list[Term] | None:
     """(x ^= Q) * x, with x used nowhere else, becomes Q; an unused lift is 1, and so is an unused neighbour.
 
-    Not where Q reads a neighbour: what reaches that one reaches the term, where rows of it do not.
+    Not where Q reads a neighbour: what reaches that one reaches the term, where rows of it do not. Nor where
+    Q is grouped by what it computes and other lifts are, too: their groups would be looked for by its rows.
     """
     if not any(isinstance(f, Lift | Neighbour) for f in term):
         return None
@@ -354,7 +356,7 @@ def unlift(term: Term, keep: frozenset[Var]) -> list[Term] | None:
             continue
         if not uses[factor.var]:
             return [term[:i] + term[i + 1 :]]
-        if variable_set(factor.body) & beside:
+        if variable_set(factor.body) & beside or _computed_keys(factor) & _in_lifts(term, i):
             continue
         if uses[factor.var] == 1 and Val(factor.var) in term:
             rest = tuple(f for f in term if f not in (factor, Val(factor.var)))
@@ -362,6 +364,18 @@ def unlift(term: Term, keep: frozenset[Var]) -> list[Term] | None:
             names = apart_from((v for v in local if not v.name.startswith("@")), variable_set(rest) | keep)
             return [rest + inner_term for inner_term in substitute(factor.body, names).terms]
     return None
+
+
+def _computed_keys(lift: Lift) -> frozenset[Var]:
+    """What the rows of a lift compute of their columns."""
+    inner = (f for t in lift.body.terms for f in t if isinstance(f, Lift) and not relations(f))
+    return frozenset(f.var for f in inner)
+
+
+def _in_lifts(term: Term, index: int) -> frozenset[Var]:
+    """The variables of the other lifts of a term."""
+    others = (f for i, f in enumerate(term) if i != index and isinstance(f, Lift | Extreme))
+    return frozenset[Var]().union(*(variable_set(f.body) for f in others))
 
 
 def unlift_single(term: Term, keep: frozenset[Var]) -> list[Term] | None:

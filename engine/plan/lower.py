@@ -604,7 +604,8 @@ class _Term:
         """
         free = unbound(read.keys, self.known)
         scan = len(free) == len(read.keys)
-        for variable in free if len(free) > 1 and factor is read else ():
+        one = self._is_one(read)
+        for variable in free if len(free) > 1 and factor is read and not one else ():
             others = [v for v in free if v != variable]
             if self._grouped(read, variable, frozenset(others)):
                 rank = (int(scan), len(others))
@@ -614,7 +615,7 @@ class _Term:
                     if within.narrows and (len(others) == 1 or within.is_window):
                         return rank, partial(self._loop_range, read, factor, other, within)
                 return rank, partial(self._loop_groups, read, variable)
-        for variable in free if not self._is_one(read) else ():
+        for variable in () if one else free:
             if self._orders(read, variable):
                 within = self._restriction(factor, variable, self.known)
                 if within.narrows:
