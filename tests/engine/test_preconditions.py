@@ -31,9 +31,9 @@ ENTRIES = [
     for name, view in {
         "groups_of_groups": LARGE + "CREATE VIEW q AS SELECT k, COUNT(*) AS n, MIN(p) AS p, SUM(v) AS v "
         "FROM large GROUP BY k HAVING COUNT(*) > 1;",
-        "computed_groups": "CREATE VIEW half AS SELECT k, p % 2 AS h, COUNT(*) AS n, SUM(v) AS v FROM r "
-        "WHERE v > 1 GROUP BY k, 2;"
-        "CREATE VIEW q AS SELECT k, MAX(n) AS n, SUM(v) AS v FROM half GROUP BY k;",
+        "computed_groups": "CREATE VIEW half AS SELECT k, p % 2 AS h, COUNT(*) AS n, SUM(v) AS v, "
+        "MAX(v) AS most FROM r WHERE v > 1 GROUP BY k, 2;"
+        "CREATE VIEW q AS SELECT k, MAX(n) AS n, SUM(v) AS v, MIN(most) AS most FROM half GROUP BY k;",
         "of_one_relation": LARGE + "CREATE VIEW small AS SELECT k, COUNT(*) AS n FROM r WHERE v = 0 "
         "GROUP BY k;"
         "CREATE VIEW q AS SELECT l.k, l.p, l.v, l.part, s.n FROM large l JOIN small s ON s.k = l.k "

@@ -79,6 +79,13 @@ def test_a_list_of_the_first_may_be_of_any_group() -> None:
         assert runtime.rows("v") == [("[39, 38]", "[0, 1, 2]")]
 
 
+def test_an_entry_begins_with_its_own_first_value() -> None:
+    form = Form(8, (Order(False, False, False),), nullable=False, kind="INTEGER", scale=0).text()
+    lists.list_value(1, lists.first_of(8))
+    number = lists.listed(lists.list_value(3, lists.list_value(2, lists.first_of(8))), 1, 1)
+    assert lists.list_text(number, 1, form) == "[3]"
+
+
 def test_threads_list_apart() -> None:
     form, wrong = Form(7, (), nullable=False, kind="INTEGER", scale=0).text(), []
 

@@ -85,9 +85,19 @@ class _Notes(threading.local):
 _notes = _Notes()
 
 
+def first_of(slot: int) -> int:
+    """What stands for a slot beside the first value of an entry."""
+    return -1 - slot
+
+
 def list_value(value: Any, slot: int) -> int:
-    """Notes a value of the entry at hand; gives the slot."""
-    _notes.by_slot.setdefault(slot, _Noted()).values.append(value)
+    """Notes a value of the entry at hand, which begins where `slot` is of `first_of`; gives the slot."""
+    begins = slot < 0
+    slot = first_of(slot) if begins else slot
+    noted = _notes.by_slot.setdefault(slot, _Noted())
+    if begins:
+        noted.values.clear()
+    noted.values.append(value)
     return slot
 
 

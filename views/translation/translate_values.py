@@ -443,7 +443,7 @@ class AggregateTranslator(ValueTranslator):
         if form.limit and not form.distinct and held[0].type.kind is not Kind.TEXT:
             entries *= self._among_first(held[0], form, rows, group)
         slot = int(self.fresh("listed", exact(0, 0)).name.rpartition("_")[2])
-        noted: Scalar = Const(slot)
+        noted: Scalar = Const(lists.first_of(slot))
         for value in held:
             if value.valid != TRUE:
                 noted = Apply("list_value_i", (choose(value.valid, Const(1), Const(0)), noted))
