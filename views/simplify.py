@@ -402,12 +402,7 @@ def _is_one(variable: Var) -> tuple[tuple[str, Scalar, Scalar], ...]:
 
 def _is_single(factor: Factor, outer: frozenset[Var]) -> bool:
     """Whether a factor is 0 or 1 for what is known outside."""
-    match factor:
-        case Exists(group, _):
-            return outer.issuperset(group)
-        case Val(Apply(op, _)):
-            return op in CONDITIONS
-    return isinstance(factor, Cmp | Lift)
+    return outer.issuperset(factor.group) if isinstance(factor, Exists) else _is_condition(factor)
 
 
 def _used(term: Term, index: int) -> frozenset[Var]:
@@ -610,9 +605,14 @@ def drop_certain_groups(term: Term, keep: frozenset[Var]) -> list[Term] | None:
 
 
 def _is_among(group: Term, term: Term, local: frozenset[Var]) -> bool:
-    """Whether the term has all factors of a group's only term, by some names of what is local to it."""
+    """Whether the term has all factors of a group's only term, by some names of what is local to it.
+
+    So the group has a row, unless rows are weighed with values: those of others may make up for it.
+    """
     names: dict[Var, Scalar] = {}
     rows = [f for f in group if isinstance(f, Rel)]
+    if not all(_is_condition(f) for f in group if not isinstance(f, Rel)):
+        return False
     for own in rows:
         found = (_names_of(own, f, local, names) for f in term if isinstance(f, Rel) and f.name == own.name)
         more = next((n for n in found if n is not None), None)
@@ -620,6 +620,13 @@ def _is_among(group: Term, term: Term, local: frozenset[Var]) -> bool:
             return False
         names |= more
     return all(substitute_term((f,), names)[0] in term for f in group if not isinstance(f, Rel))
+
+
+def _is_condition(factor: Factor) -> bool:
+    """Whether a factor is 0 or 1, or names a value."""
+    if isinstance(factor, Val):
+        return isinstance(factor.scalar, Apply) and factor.scalar.op in CONDITIONS
+    return isinstance(factor, Cmp | Lift)
 
 
 def _names_of(

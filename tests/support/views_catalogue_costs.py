@@ -92,4 +92,7 @@ SELECT b.symbol, b.price, SUM(b.volume) AS v FROM bids b LEFT JOIN bids x
 -- best_in_pairs
 SELECT symbol, price, SUM(volume) AS v FROM bids WHERE (symbol, price) IN (SELECT symbol, MAX(price) FROM bids
     GROUP BY symbol) GROUP BY symbol, price
+-- of_groups_above_zero
+SELECT SUM(b.price) AS v, COUNT(*) AS n FROM bids b
+    WHERE (SELECT SUM(x.price) FROM bids x WHERE x.symbol = b.symbol) > 0
 """
