@@ -579,7 +579,7 @@ def add_own(term: Term, keep: frozenset[Var]) -> list[Term] | None:
         if not isinstance(factor, Cmp) or len(variable_set(factor) & lifts.keys()) < 2:
             continue
         form, constant = linear_form(Apply("-", (factor.left, factor.right))) or ({}, 0)
-        for left, right in permutations(form.keys() & lifts.keys(), 2):
+        for left, right in permutations((v for v in form if v in lifts), 2):
             (place, running), (_, own) = lifts[left], lifts[right]
             wide = _with_end(term, place, running, own, {"<": "<=", ">": ">="})
             if wide is None or form[left] != form[right]:
