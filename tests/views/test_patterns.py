@@ -9,7 +9,7 @@ from fuzz import InterpreterRuntime, compiled
 
 from orderbook.core.errors import SqlError
 from orderbook.views.binding.catalog import bind
-from orderbook.views.scalars import formats, patterns, wildcards
+from orderbook.views.scalars import formats, patterns
 from orderbook.views.scalars.texts import months_later
 
 ATOMS = [
@@ -104,20 +104,13 @@ def test_a_match_takes_time_linear_in_the_text() -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ("(", "a ( is not closed"),
-        (")", "a ) closes nothing"),
-        ("*a", "* repeats nothing"),
-        ("a**", "a repetition is repeated"),
-        ("a{3,2}", "repeats from n to m times"),
-        ("a{2000}", "repeats from n to m times"),
-        ("[a", "it ends too early"),
-        ("[b-a]", "ends before it begins"),
-        (r"(a)\1", "there are no references to groups"),
-        ("(?=a)", "there is no group (?="),
-        ("(?<!a)", "there is no looking ahead or behind"),
-        (r"\p{Latin}", "no category of Unicode"),
-        ("[[:no:]]", "no class of characters"),
-        ("(((a{30}){30}){30})", "it is too large"),
+        ("(", "missing ): ("),
+        (")", "unexpected ): )"),
+        ("*a", "no argument for repetition operator: *"),
+        ("a{2000}", "invalid repetition size: {2000}"),
+        ("[b-a]", "invalid character class range: b-a"),
+        ("(?=a)", "invalid perl operator: (?="),
+        ("(((a{30}){30}){30})", "invalid repetition size: {30}"),
     ],
 )
 def test_what_is_no_regular_expression_says_why(wrong: str, why: str) -> None:
@@ -142,10 +135,10 @@ def test_wildcards_match_as_in_duckdb(
     database.execute("CREATE OR REPLACE TABLE w (t VARCHAR, p VARCHAR)")
     database.executemany("INSERT INTO w VALUES (?, ?)", rows)
     for sql, function in {
-        "t LIKE p": lambda t, p: wildcards.like(t, p, ""),
-        "t ILIKE upper(p)": lambda t, p: wildcards.ilike(t, p.upper(), ""),
-        "t LIKE replace(p, '!', '!!') ESCAPE '!'": lambda t, p: wildcards.like(t, p.replace("!", "!!"), "!"),
-        "t GLOB p": wildcards.glob,
+        "t LIKE p": lambda t, p: patterns.like(t, p, ""),
+        "t ILIKE upper(p)": lambda t, p: patterns.ilike(t, p.upper(), ""),
+        "t LIKE replace(p, '!', '!!') ESCAPE '!'": lambda t, p: patterns.like(t, p.replace("!", "!!"), "!"),
+        "t GLOB p": patterns.glob,
     }.items():
         wanted = [int(v) for (v,) in database.execute(f"SELECT {sql} FROM w").fetchall()]
         assert [function(*row) for row in rows] == wanted, sql

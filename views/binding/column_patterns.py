@@ -65,10 +65,9 @@ def _meant(text: SqlText, call: exp.Columns, scope: Scope) -> Sequence[tuple[str
         known, given = [(alias, c.name) for c in own if not c.hidden], given.this
     if isinstance(given, exp.Literal) and given.is_string:
         try:
-            pattern = patterns.regex(given.name)
+            found = [pair for pair in known if patterns.regexp_matches(pair[1], given.name)]
         except patterns.PatternError as error:
             raise text.error(f"{given.name[:60]!r} is no regular expression: {error}", given) from None
-        found = [pair for pair in known if patterns.found(pattern, pair[1]) is not None]
         if not found:
             raise text.error(f"no column has a name like {given.name[:60]!r}", given)
         return found

@@ -20,7 +20,7 @@ from operator import and_, or_, xor
 from typing import Any, NamedTuple, Protocol
 
 from orderbook.core.errors import DataError
-from orderbook.views.scalars import formats, lists, patterns, wildcards
+from orderbook.views.scalars import formats, lists, patterns
 from orderbook.views.scalars.formats import text_of_exact, text_of_moment
 from orderbook.views.types import INT64_MAX, TIMESTAMP
 
@@ -309,9 +309,9 @@ FUNCTIONS: dict[str, TextFunction] = {
     "sha256": TextFunction("t", "t", _digest(sha256)),
     "levenshtein": TextFunction("tt", "i", levenshtein),
     "parts": TextFunction("tt", "i", lambda text, by: max(len(text.split(by) if by else text), 1)),
-    "like_text": TextFunction("ttt", "i", wildcards.like, 0, 1),
-    "ilike_text": TextFunction("ttt", "i", wildcards.ilike, 0, 1),
-    "glob": TextFunction("tt", "i", wildcards.glob, 0, 1),
+    "like_text": TextFunction("ttt", "i", patterns.like, 0, 1),
+    "ilike_text": TextFunction("ttt", "i", patterns.ilike, 0, 1),
+    "glob": TextFunction("tt", "i", patterns.glob, 0, 1),
     "regexp_matches": TextFunction("tt", "i", patterns.regexp_matches, 0, 1),
     "regexp_full_match": TextFunction("tt", "i", patterns.regexp_full_match, 0, 1),
     "regexp_extract": TextFunction("tti", "t", patterns.regexp_extract),
