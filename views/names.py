@@ -66,6 +66,18 @@ def used_outside(term: Term, index: int = -1) -> frozenset[Var]:
     return _NO_VARIABLES.union(*[visible(f) for i, f in enumerate(term) if i != index])
 
 
+def outer_variables(term: Term, index: int, body: Poly) -> list[Var]:
+    """The variables of a body that factors other than the one at `index` use, by name."""
+    return sorted(variable_set(body) & used_outside(term, index), key=lambda v: v.name)
+
+
+def rows_form(term: Term, index: int, body: Poly) -> object:
+    """What is equal for polynomials of the same rows, whatever their local variables are called."""
+    outer = outer_variables(term, index, body)
+    form, places = canonical(outer, body)
+    return form, tuple(outer[i] for i in places)
+
+
 def visible(factor: Factor) -> frozenset[Var]:
     """The variables that a factor uses outside of a body of its own."""
     if isinstance(factor, Neighbour):

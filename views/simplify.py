@@ -8,10 +8,9 @@ they are tried.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import permutations
 from math import isfinite
 from typing import Any
 
@@ -43,7 +42,6 @@ from orderbook.views.calculus import (
     product,
     relations,
     scalar_variables,
-    scalars_of,
     spend,
     substitute,
     substitute_scalar,
@@ -54,8 +52,18 @@ from orderbook.views.calculus import (
     with_body,
     with_scalars,
 )
+from orderbook.views.certain_rows import drop_certain_counts, drop_certain_groups, unlift_single
 from orderbook.views.conditions import compare, linear_form
-from orderbook.views.names import apart_from, bound_in, canonical, used_outside, visible
+from orderbook.views.names import (
+    apart_from,
+    bound_in,
+    canonical,
+    outer_variables,
+    rows_form,
+    used_outside,
+    visible,
+)
+from orderbook.views.running_sums import add_own, cancel, less_own
 from orderbook.views.scalars import texts
 from orderbook.views.scalars.evaluate import evaluate
 
@@ -193,27 +201,6 @@ def drop_repeated(term: Term, keep: frozenset[Var]) -> list[Term] | None:
             if scalar.op == "not" and Val(scalar.args[0]) in term:
                 return []
     return None
-
-
-def cancel(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """A linear comparison without the variables that its sides have alike: {x < y + x} is {-y < 0}."""
-    for i, factor in enumerate(term):
-        if not isinstance(factor, Cmp):
-            continue
-        form, constant = linear_form(Apply("-", (factor.left, factor.right))) or (None, 0)
-        if form is None or len(form) == len(variable_set(factor)):
-            continue
-        return [(*term[:i], _linear(form, factor.op, constant), *term[i + 1 :])]
-    return None
-
-
-def _linear(form: Mapping[Var, int], op: str, constant: int) -> Cmp:
-    """The comparison of a linear form and a constant with 0."""
-    products = [v if c == 1 else Apply("*", (Const(c), v)) for v, c in form.items()]
-    left: Scalar = products.pop(0) if products else Const(0)
-    for other in products:
-        left = Apply("+", (left, other))
-    return Cmp(op, left, Const(-constant))
 
 
 Linear = tuple[tuple[tuple[str, int], ...], float, float]
@@ -378,33 +365,6 @@ def _in_lifts(term: Term, index: int) -> frozenset[Var]:
     return frozenset[Var]().union(*(variable_set(f.body) for f in others))
 
 
-def unlift_single(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """(x ^= EXISTS[y](Q) * [c]) * {x > 0}, y known and x used nowhere else, becomes EXISTS[y](Q) * [c]."""
-    for i, factor in enumerate(term):
-        if not isinstance(factor, Lift) or factor.var in keep or len(factor.body.terms) != 1:
-            continue
-        users = [j for j, f in enumerate(term) if j != i and factor.var in variable_set(f)]
-        asked = term[users[0]] if len(users) == 1 else None
-        if not isinstance(asked, Cmp) or (asked.op, asked.left, asked.right) not in _is_one(factor.var):
-            continue
-        rest = tuple(f for j, f in enumerate(term) if j not in (i, users[0]))
-        outer = keep | bound_in(rest) | used_outside(rest)
-        body = factor.body.terms[0]
-        if any(isinstance(f, Exists) for f in body) and all(_is_single(f, outer) for f in body):
-            names = apart_from(bound_in(body) - outer, variable_set(rest) | keep)
-            return [rest + inner for inner in substitute(factor.body, names).terms]
-    return None
-
-
-def _is_one(variable: Var) -> tuple[tuple[str, Scalar, Scalar], ...]:
-    return (">", variable, Const(0)), (">=", variable, Const(1)), ("=", variable, Const(1))
-
-
-def _is_single(factor: Factor, outer: frozenset[Var]) -> bool:
-    """Whether a factor is 0 or 1 for what is known outside."""
-    return outer.issuperset(factor.group) if isinstance(factor, Exists) else _is_condition(factor)
-
-
 def _used(term: Term, index: int) -> frozenset[Var]:
     """All variables of the other factors."""
     return variable_set(term[:index] + term[index + 1 :])
@@ -429,7 +389,7 @@ def share_extremes(term: Term, keep: frozenset[Var]) -> list[Term] | None:
 
 def _form(term: Term, index: int, extreme: Extreme) -> object:
     """What is equal for extremes that differ only in the names of their local variables."""
-    outer = _outer(term, index, extreme.body)
+    outer = outer_variables(term, index, extreme.body)
     keys = (extreme.value, *outer)
     form, places = canonical(keys, extreme.body)
     return form, tuple(keys[i] if i else None for i in places)
@@ -456,13 +416,9 @@ def share_neighbours(term: Term, keep: frozenset[Var]) -> list[Term] | None:
 
 def _look(term: Term, index: int, look: Neighbour) -> object:
     """What is equal for neighbours that differ only in the names of their local variables."""
-    keys = (*look.values, *_outer(term, index, look.body))
+    keys = (*look.values, *outer_variables(term, index, look.body))
     form, places = canonical(keys, look.body)
     return form, tuple(i if i < len(look.values) else keys[i] for i in places)
-
-
-def _outer(term: Term, index: int, body: Poly) -> list[Var]:
-    return sorted(variable_set(body) & used_outside(term, index), key=lambda v: v.name)
 
 
 def certain_extremes(term: Term, keep: frozenset[Var]) -> list[Term] | None:
@@ -476,7 +432,7 @@ def certain_extremes(term: Term, keep: frozenset[Var]) -> list[Term] | None:
             continue
         at, body = lifts.get(factor.left, (0, ZERO))  # type: ignore[arg-type]
         for j, certain in held:
-            if body.terms and _counted(term, at, body) == _counted(term, j, certain.body):
+            if body.terms and rows_form(term, at, body) == rows_form(term, j, certain.body):
                 return [tuple(certain if k == j else f for k, f in enumerate(term) if k != i)]
     return None
 
@@ -487,161 +443,6 @@ def _held_extreme(factor: Factor) -> Extreme | None:
         case Lift(held, Poly(((Extreme(var, _, _, _) as extreme, Val(value)),))) if value == var:
             return replace(extreme, var=held)
     return None
-
-
-def _counted(term: Term, index: int, body: Poly) -> object:
-    """What is equal for polynomials of the same rows, whatever their local variables are called."""
-    outer = _outer(term, index, body)
-    form, places = canonical(outer, body)
-    return form, tuple(outer[i] for i in places)
-
-
-def drop_certain_counts(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """(n ^= R(x, z) * [c(x)]) * {n > 0} is 1 beside R(x, y) * [c(x)]: the row at hand is one of those."""
-    lifts = {f.var: i for i, f in enumerate(term) if isinstance(f, Lift)}
-    for i, factor in enumerate(term):
-        if not isinstance(factor, Cmp) or (factor.op, factor.right) != (">", Const(0)):
-            continue
-        at = lifts.get(factor.left, i)  # type: ignore[arg-type]
-        counts = term[at]
-        if not isinstance(counts, Lift):
-            continue
-        body, rest = counts.body, tuple(f for j, f in enumerate(term) if j not in (at, i))
-        local = variable_set(body) - (keep | bound_in(rest) | used_outside(rest))
-        if len(body.terms) == 1 and _is_among(body.terms[0], rest, local):
-            return [term[:i] + term[i + 1 :]]
-    return None
-
-
-def less_own(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """[a - b], (a ^= Q(y) * {y <= x}) and (b ^= Q(x)), is [c] with (c ^= Q(y) * {y < x})."""
-    lifts = {f.var: i for i, f in enumerate(term) if isinstance(f, Lift)}
-    for factor in term:
-        for part in _differences(factor):
-            left, right = part.args
-            if not (left in lifts and right in lifts) or not isinstance(left, Var):
-                continue
-            running, own = term[lifts[left]], term[lifts[right]]  # type: ignore[index]
-            assert isinstance(running, Lift) and isinstance(own, Lift)
-            strict = _with_end(term, lifts[left], running, own, {"<=": "<", ">=": ">"})
-            if strict is None:
-                continue
-            less = Lift(Var(f"{left.name}~less"), strict)
-            changed = tuple(
-                f if isinstance(f, NESTED | Rel | MapRef) else _with_scalar(f, part, less.var) for f in term
-            )
-            return [(*changed, *(() if less in term else (less,)))]
-    return None
-
-
-def _differences(factor: Factor) -> Iterator[Apply]:
-    """The differences of two variables in the scalars of a condition or value."""
-    pending = [*scalars_of(factor)] if isinstance(factor, Cmp | Val) else []
-    while pending:
-        scalar = pending.pop()
-        if isinstance(scalar, Apply):
-            if scalar.op == "-" and all(isinstance(a, Var) for a in scalar.args):
-                yield scalar
-            pending += scalar.args
-
-
-def _with_scalar(factor: Factor, old: Scalar, new: Scalar) -> Factor:
-    def change(scalar: Scalar) -> Scalar:
-        return map_scalar(scalar, lambda s: new if s == old else s)
-
-    if isinstance(factor, Cmp):
-        return Cmp(factor.op, change(factor.left), change(factor.right))
-    return Val(change(factor.scalar)) if isinstance(factor, Val) else factor
-
-
-def _with_end(term: Term, index: int, running: Lift, own: Lift, ends: Mapping[str, str]) -> Poly | None:
-    """The running sum with another end in place of one of `ends`, if `own` is the sum of what lies there."""
-    if len(running.body.terms) != 1:
-        return None
-    body = running.body.terms[0]
-    for i, factor in enumerate(body):
-        if not isinstance(factor, Cmp) or factor.op not in ends:
-            continue
-        rest = body[:i] + body[i + 1 :]
-        for inner, outer in ((factor.left, factor.right), (factor.right, factor.left)):
-            if not isinstance(inner, Var) or not isinstance(outer, Var) or inner not in bound_in(rest):
-                continue
-            at_end = Poly((substitute_term(rest, {inner: outer}),))
-            if _counted(term, index, at_end) == _counted(term, index, own.body):
-                return Poly(((*body[:i], replace(factor, op=ends[factor.op]), *body[i + 1 :]),))
-    return None
-
-
-def add_own(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """{a + b <= s}, (a ^= Q(y) * {y < x}) and (b ^= Q(x)), is {c <= s} with (c ^= Q(y) * {y <= x})."""
-    lifts = {f.var: (i, f) for i, f in enumerate(term) if isinstance(f, Lift)}
-    for i, factor in enumerate(term):
-        if not isinstance(factor, Cmp) or len(variable_set(factor) & lifts.keys()) < 2:
-            continue
-        form, constant = linear_form(Apply("-", (factor.left, factor.right))) or ({}, 0)
-        for left, right in permutations((v for v in form if v in lifts), 2):
-            (place, running), (_, own) = lifts[left], lifts[right]
-            wide = _with_end(term, place, running, own, {"<": "<=", ">": ">="})
-            if wide is None or form[left] != form[right]:
-                continue
-            more = Lift(Var(f"{left.name}~more"), wide)
-            rest = {v: c for v, c in form.items() if v not in (left, right)} | {more.var: form[left]}
-            changed = (*term[:i], _linear(rest, factor.op, constant), *term[i + 1 :])
-            return [(*changed, *(() if more in term else (more,)))]
-    return None
-
-
-def drop_certain_groups(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """EXISTS[y](R(z, y) * [c(y)]) is 1 beside R(x, y) * [c(y)]: the row at hand is one of the group."""
-    for i, factor in enumerate(term):
-        if not isinstance(factor, Exists) or len(factor.body.terms) != 1:
-            continue
-        rest = term[:i] + term[i + 1 :]
-        outer = keep.union(factor.group) | bound_in(rest) | used_outside(rest)
-        local = variable_set(factor.body) - outer
-        if _is_among(factor.body.terms[0], rest, local):
-            return [rest]
-    return None
-
-
-def _is_among(group: Term, term: Term, local: frozenset[Var]) -> bool:
-    """Whether the term has all factors of a group's only term, by some names of what is local to it.
-
-    So the group has a row, unless rows are weighed with values: those of others may make up for it.
-    """
-    names: dict[Var, Scalar] = {}
-    rows = [f for f in group if isinstance(f, Rel)]
-    if not all(_is_condition(f) for f in group if not isinstance(f, Rel)):
-        return False
-    for own in rows:
-        found = (_names_of(own, f, local, names) for f in term if isinstance(f, Rel) and f.name == own.name)
-        more = next((n for n in found if n is not None), None)
-        if more is None:
-            return False
-        names |= more
-    return all(substitute_term((f,), names)[0] in term for f in group if not isinstance(f, Rel))
-
-
-def _is_condition(factor: Factor) -> bool:
-    """Whether a factor is 0 or 1, or names a value."""
-    if isinstance(factor, Val):
-        return isinstance(factor.scalar, Apply) and factor.scalar.op in CONDITIONS
-    return isinstance(factor, Cmp | Lift)
-
-
-def _names_of(
-    row: Rel, other: Rel, local: frozenset[Var], known: Mapping[Var, Scalar]
-) -> dict[Var, Scalar] | None:
-    """What the local variables of a row are called where it is the other one; None where it is not."""
-    names: dict[Var, Scalar] = {}
-    for own, there in zip(row.args, other.args, strict=True):
-        if own in local and isinstance(own, Var):
-            if {**known, **names}.get(own, there) != there:
-                return None
-            names[own] = there
-        elif own != there:
-            return None
-    return names
 
 
 def drop_known_conditions(term: Term, keep: frozenset[Var]) -> list[Term] | None:
