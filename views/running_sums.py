@@ -20,7 +20,7 @@ from orderbook.views.calculus import (
     variable_set,
     with_scalars,
 )
-from orderbook.views.conditions import linear_form
+from orderbook.views.conditions import linear_form, not_null
 from orderbook.views.names import bound_in, rows_form
 
 
@@ -86,7 +86,12 @@ def _with_end(term: Term, index: int, running: Lift, own: Lift, ends: Mapping[st
         for inner, outer in ((factor.left, factor.right), (factor.right, factor.left)):
             if not isinstance(inner, Var) or not isinstance(outer, Var) or inner not in bound_in(rest):
                 continue
-            at_end = Poly((substitute_term(rest, {inner: outer}),))
+            # What the term says of the end need not stand in the sum as well.
+            there = Val(not_null(outer))
+            said = there in term
+            at_end = Poly(
+                (tuple(f for f in substitute_term(rest, {inner: outer}) if f != there or not said),)
+            )
             if rows_form(term, index, at_end) == rows_form(term, index, own.body):
                 return Poly(((*body[:i], replace(factor, op=ends[factor.op]), *body[i + 1 :]),))
     return None

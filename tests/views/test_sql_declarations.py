@@ -35,9 +35,9 @@ RANKED = (
     "First groups, by what may need 128 bits",
     "First groups, by a mean or what else is computed of aggregates",
 )
-# Levels in derived tables that a running sum cuts: neither their prices nor their volumes may be NULL.
-CUT_LEVELS = ("Levels that make up a share of the volume", "Cost to trade a volume")
-REACHED = "Level at which a volume is reached"
+# Levels in derived tables up to a share of all: neither their prices nor their volumes may be NULL.
+SHARE = "Levels that make up a share of the volume"
+REACHED = ("Level at which a volume is reached", "Cost to trade a volume")
 # What a row's class rests on: by construct and spelling, what the refusal or `explain` names.
 RESTS: dict[str, dict[str, str]] = {
     "Nested sum with an inequality (VWAP)": dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
@@ -72,24 +72,25 @@ RESTS: dict[str, dict[str, str]] = {
     "The last value that is not NULL: `IGNORE NULLS`": {**UNIQUE, "nullable": "NOT NULL"},
     TEXTS: {**UNIQUE, "nullable": KEY},
     **{groups: dict.fromkeys(("nullable", "bare"), "NOT NULL") for groups in RANKED},
-    **{cut: {"unchecked": "CHECK (volume >= 0)"} for cut in CUT_LEVELS},
-    REACHED: dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
+    SHARE: {"unchecked": "CHECK (volume >= 0)"},
+    **{reached: dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)") for reached in REACHED},
 }
 # Without a key all columns of the right side decide, each of which would have to be NOT NULL.
 ON_SEVERAL = (
     ("`ASOF JOIN`", "bare"),
     ("Sums over an `ASOF JOIN`", "bare"),
-    *((cut, spelling) for cut in CUT_LEVELS for spelling in ("nullable", "bare")),
+    (SHARE, "nullable"),
+    (SHARE, "bare"),
 )
 # Sums and differences of doubles are rounded, so that no range or cut of them is exact.
 OF_DOUBLES = {
     "Nested sum with an inequality (VWAP)": "DECIMAL(18, 8) CHECK (volume >= 0)",
-    REACHED: "DECIMAL(18, 8) CHECK (volume >= 0)",
+    **dict.fromkeys(REACHED, "DECIMAL(18, 8) CHECK (volume >= 0)"),
     "Groups above a mean of others": "DECIMAL(18, 8)",
     **dict.fromkeys(RANKED, "DECIMAL(18, 8)"),
 }
 # Both columns would have to be exact, and explain tries one at a time.
-OF_TWO_DOUBLES = ("First groups, by what may be NULL", *CUT_LEVELS)
+OF_TWO_DOUBLES = ("First groups, by what may be NULL", SHARE)
 # Sums of doubles are not kept in order: a row's rank is computed when it is read.
 RANKED_WHEN_READ = "Ranks and shares of groups"
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from orderbook.views.calculus import (
     NESTED,
     Apply,
+    Cmp,
     Const,
     Lift,
     Neighbour,
@@ -13,11 +14,13 @@ from orderbook.views.calculus import (
     Scalar,
     Val,
     Var,
+    map_scalar,
     product,
     scalar_variables,
 )
 from orderbook.views.conditions import FALSE, TRUE, both, comparison, condition_poly, negation
 from orderbook.views.intervals import scalar_type
+from orderbook.views.simplify import folded
 from orderbook.views.types import Type
 
 # A choice of more ways is computed row by row, since each would read maps of its own.
@@ -37,12 +40,22 @@ def weighed(rows: Poly, scalar: Scalar, types: Mapping[Var, Type]) -> Poly:
     )
     if not aggregates or any(isinstance(f, Neighbour) for term in rows.terms for f in term):
         return rows * product(Val(scalar))
-    ways = _ways(scalar, aggregates, types)
+    ways = _ways(_as_known(rows, scalar), aggregates, types)
     found = (condition_poly(taken) * product(Val(way)) for taken, way in ways if way not in _ZEROS)
     terms = tuple(term for way in found for term in way.terms)
     if len(ways) == 1 or len(terms) > MOST_WAYS:
         return rows * product(Val(scalar))
     return rows * Poly(terms)
+
+
+def _as_known(rows: Poly, scalar: Scalar) -> Scalar:
+    """The scalar where what it asks is decided by comparisons that all rows fulfil."""
+    said = [{Apply(f.op, (f.left, f.right)) for f in term if isinstance(f, Cmp)} for term in rows.terms]
+    known: dict[Scalar, Scalar] = {}
+    for asked in set[Apply]().union(*said):
+        if all(asked in one for one in said):
+            known |= {asked: TRUE, negation(asked): FALSE}
+    return folded(map_scalar(scalar, lambda s: known.get(s, s))) if known else scalar
 
 
 _ZEROS = (Const(0), Const(0.0))
