@@ -5,6 +5,7 @@ The schema's metadata hold the format's version and the instruments, so that a f
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import InvalidOperation
 from itertools import chain
 from pathlib import Path
@@ -21,6 +22,7 @@ from orderbook.core.files import ParquetFile
 from orderbook.feeds.byte_stream import Blocks
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
 from orderbook.feeds.raw_log import InstrumentText
+from orderbook.feeds.recording.record_columns import fill_events
 from orderbook.feeds.storage import Place, open_parquet
 from orderbook.market.events import EVENT, Action, Events, Flag, Side
 from orderbook.market.instruments import Instrument, Instruments
@@ -116,13 +118,13 @@ class RecordSource:
         self._rows_read = 0
         self._rows = 0
         instruments: dict[Instrument, int] = {}
-        self._indexes: list[NDArray[np.int32]] = []
+        self._indexes: list[NDArray[np.int64]] = []
         self._named: list[Sequence[Instrument]] = []
         for path in self._paths:
             named, metadata = read_footer(path)
             self._rows += metadata.num_rows
             own = [instruments.setdefault(one, len(instruments)) for one in named]
-            self._indexes.append(np.array(own, np.int32))
+            self._indexes.append(np.array(own, np.int64))
             self._named.append(named)
         try:
             self.instruments = Instruments(instruments)
@@ -146,15 +148,22 @@ class RecordSource:
                 known.change(index, own.tick_units, own.lot_units)
         for path, indexes, named in zip(self._paths, self._indexes, self._named, strict=True):
             begun = False
-            for events in self._events(path, indexes):
-                self._rows_read += len(events)
-                if not begun and len(events):
-                    begun, events = True, _with_changes(events, known, named)
-                for event in events[events["action"] == Action.INSTRUMENT]:
-                    known.change(int(event["instrument"]), int(event["price"]), int(event["volume"]))
-                events = np.concatenate([waiting, events]) if len(waiting) else events
-                ends = np.flatnonzero(events["flags"] & int(Flag.LAST))
-                whole = int(ends[-1]) + 1 if len(ends) else 0
+            for columns in self._columns(path):
+                if not (count := len(columns[0])):
+                    continue
+                told = np.empty(0, EVENT) if begun else _changed(columns, known, named)
+                begun, start = True, len(waiting) + len(told)
+                events = np.empty(start + count, EVENT)
+                events[: len(waiting)], events[len(waiting) : start] = waiting, told
+                with self._told_corrupt(path):
+                    whole, changes = fill_events(columns, indexes, events[start:])
+                self._rows_read += count
+                if changes or len(told):
+                    new = events[len(waiting) :]
+                    for event in new[new["action"] == Action.INSTRUMENT]:
+                        known.change(int(event["instrument"]), int(event["price"]), int(event["volume"]))
+                if whole or len(told):
+                    whole += start
                 if not whole and len(events) >= self._batch_size:
                     whole = len(events)
                 if whole:
@@ -163,29 +172,36 @@ class RecordSource:
         if len(waiting):
             yield waiting
 
-    def _events(self, path: Place, indexes: NDArray[np.int32]) -> Iterator[Events]:
-        with _open(path) as file:
-            try:
-                # One row group after the other, as what a store gives of them is held until the next.
-                for batch in chain.from_iterable(
-                    file.iter_batches(self._batch_size, [group]) for group in range(file.num_row_groups)
-                ):
-                    events = np.empty(len(batch), EVENT)
-                    for name in _FIELDS:
-                        if (column := batch.column(name)).null_count:
-                            raise pa.ArrowInvalid(f"{name} is NULL in {column.null_count} rows")
-                        events[name] = np.from_dlpack(column)
-                    events["instrument"] = indexes[events["instrument"]]
-                    yield events
-            except (pa.ArrowException, OSError, IndexError) as error:
-                raise SourceError(
-                    f"{path}: corrupt after event {self._rows_read}: {_first_line(error)}; "
-                    "everything before it was read; get the file again"
-                ) from error
+    def _columns(self, path: Place) -> Iterator[Sequence[NDArray[np.generic]]]:
+        """The columns of a file in the order of EVENT's fields, some rows after the other."""
+        with _open(path) as file, self._told_corrupt(path):
+            # One row group after the other, as what a store gives of them is held until the next.
+            for batch in chain.from_iterable(
+                file.iter_batches(self._batch_size, [group], use_threads=False)
+                for group in range(file.num_row_groups)
+            ):
+                columns = []
+                for name in _FIELDS:
+                    if (column := batch.column(name)).null_count:
+                        raise pa.ArrowInvalid(f"{name} is NULL in {column.null_count} rows")
+                    columns.append(np.from_dlpack(column))
+                yield columns
+
+    @contextmanager
+    def _told_corrupt(self, path: Place) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError, IndexError) as error:
+            raise SourceError(
+                f"{path}: corrupt after event {self._rows_read}: {_first_line(error)}; "
+                "everything before it was read; get the file again"
+            ) from error
 
 
-def _with_changes(events: Events, known: Instruments, named: Sequence[Instrument]) -> Events:
-    """The first events of a file, after those of ticks and lots that are other ones than before it."""
+def _changed(
+    columns: Sequence[NDArray[np.generic]], known: Instruments, named: Sequence[Instrument]
+) -> Events:
+    """At the beginning of a file the events of ticks and lots that are other ones than before it."""
     changed = []
     for one in named:
         index = known.index(one.venue, one.symbol)
@@ -193,11 +209,11 @@ def _with_changes(events: Events, known: Instruments, named: Sequence[Instrument
             changed.append((index, one.tick_units, one.lot_units))
     told = np.zeros(len(changed), EVENT)
     for name in ("exchange_time", "receive_time"):
-        told[name] = events[0][name]
+        told[name] = columns[_FIELDS.index(name)][0]
     told["action"], told["side"], told["flags"] = Action.INSTRUMENT, Side.NONE, Flag.LAST
     for row, (index, tick, lot) in zip(told, changed, strict=True):
         row["instrument"], row["price"], row["volume"] = index, tick, lot
-    return np.concatenate([told, events]) if changed else events
+    return told
 
 
 def read_footer(path: Place) -> tuple[list[Instrument], pq.FileMetaData]:
