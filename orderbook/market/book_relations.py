@@ -65,6 +65,7 @@ class BookRelations:
         self._kinds = np.full(2 * len(RELATIONS) + 1, -1, np.int16)
         self.quotes = self.events = False
         self._fits: dict[int, _Fit] = {}
+        self._columns = [len(relation.columns) for relation in program.relations]
         for index, relation in enumerate(program.relations):
             wanted = every or relation.name in read
             if wanted and relation.name in RELATIONS and filled_by_books(relation):
@@ -95,6 +96,12 @@ class BookRelations:
                 self._report(fit.relation, column, values[outside[kinds[outside] == 2 * index]])
                 kinds[outside] = -1
         return ChangeBatch(kinds, changes.flags, values)
+
+    def fit(self, relation: int) -> tuple[Sequence[int], Sequence[tuple[int, int, int]]]:
+        """Of a relation of the program the books' column of each of its columns (-1: NULL), and the ranges
+        that it declares narrower than books do: (column, lowest, highest)."""
+        found = self._fits.get(relation)
+        return (range(self._columns[relation]), ()) if found is None else (found.places, found.ranges)
 
     @property
     def problems(self) -> Problems:

@@ -404,6 +404,11 @@ class Books:
         return int(self._context["crossed_due"])
 
     @property
+    def in_message(self) -> bool:
+        """Whether the last message has had no end yet; of books with a `crossed_limit`."""
+        return not self._context["between"]
+
+    @property
     def doubted(self) -> bool:
         """Whether a book is not trusted since it was crossed for too long."""
         return bool(self._books["doubted"].any())

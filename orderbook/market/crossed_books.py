@@ -9,6 +9,8 @@ halt or an auction, nothing is counted. All times are those of messages, so that
 finds the same.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,9 +46,9 @@ class CrossedBooks:
         return self._books.crossed_due
 
     def save(self) -> BooksState | None:
-        """The books between two messages; None where one is crossed, which is not kept."""
-        trusted = self.due == NEVER and not self._books.doubted
-        return self._books.save() if trusted else None
+        """The books between two messages; None inside of one, and where one is crossed, which is not kept."""
+        books = self._books
+        return books.save() if self.due == NEVER and not (books.doubted or books.in_message) else None
 
     def load(self, state: BooksState) -> None:
         """Goes on from `save`, with the same instruments and perhaps others. Raises DataError."""
@@ -104,45 +106,40 @@ class CrossedFeed:
             self.due = min(self.due, self._books.due)
 
 
-class CrossedWatch:
-    """Puts the states of books that stay crossed into their stream, batch by batch; counts in `problems`.
+class CrossedStates:
+    """The states of books that stay crossed, to be put into their stream, batch by batch; counts in
+    `problems`."""
 
-    before: what `save` gave of the stream up to here, None at its beginning.
-    """
-
-    def __init__(
-        self, instruments: Instruments, limit: int, problems: Problems, before: BooksState | None = None
-    ) -> None:
+    def __init__(self, instruments: Instruments, limit: int, problems: Problems) -> None:
         self._instruments, self._limit, self._problems = instruments, limit, problems
-        self._books = CrossedBooks(instruments, limit)
-        if before is not None:
-            self._books.load(before)
         # Of the message before, which the next batch may show to be told by the source itself.
         self._waiting: list[Events] = []
 
-    def apply(self, events: Events) -> Events:
-        """The events with states between them; what comes after the last waits for the next batch.
+    def told(self, events: Events, crossings: NDArray[np.void]) -> list[tuple[int, Events]]:
+        """The states before events of EVENT[n], as CROSSING[m] say, each with its place: EVENT[1].
 
-        An empty batch is the end.
+        What comes after the last waits for the next batch. An empty one is the end.
         """
         waiting, self._waiting = self._waiting, []
-        inserted = [(0, state) for state in waiting if not _tells(events, 0, state)]
-        for crossing in self._books.follow(events) if len(events) else ():
+        told = [(0, state) for state in waiting if not _tells(events, 0, state)]
+        for crossing in crossings:
             place, state = int(crossing["place"]), self._state(events, crossing)
             if place == len(events):
                 self._waiting.append(state)
             elif not _tells(events, place, state):
-                inserted.append((place, state))
-        for _, state in inserted:
+                told.append((place, state))
+        for _, state in told:
             self._count(state)
-        if not inserted:
-            return events
-        states = np.concatenate([state for _, state in inserted])
-        return np.insert(events, [place for place, _ in inserted], states)
+        return told
 
-    def save(self) -> BooksState | None:
-        """From what another one goes on; None where a book is crossed, or a state waits."""
-        return None if self._waiting else self._books.save()
+    @property
+    def waits(self) -> bool:
+        """Whether a state waits for the next batch."""
+        return bool(self._waiting)
+
+    def forget(self) -> None:
+        """What waits is not told."""
+        self._waiting.clear()
 
     def _state(self, events: Events, crossing: np.void) -> Events:
         """The state as an event, a message of its own."""
@@ -161,6 +158,44 @@ class CrossedWatch:
             one = self._instruments[int(state["instrument"][0])]
             detail = f"for {self._limit / 1e9:g} s at {int(state['receive_time'][0])}"
             self._problems.add("crossed", str(one), detail)
+
+
+def with_states(events: Events, told: Sequence[tuple[int, Events]]) -> Events:
+    """The events with states before some of them, at their places."""
+    if not told:
+        return events
+    pieces, start = [], 0
+    for place, state in told:
+        pieces += [events[start:place], state]
+        start = place
+    return np.concatenate([*pieces, events[start:]])
+
+
+class CrossedWatch:
+    """Puts the states of books that stay crossed into their stream, batch by batch; counts in `problems`.
+
+    before: what `save` gave of the stream up to here, None at its beginning.
+    """
+
+    def __init__(
+        self, instruments: Instruments, limit: int, problems: Problems, before: BooksState | None = None
+    ) -> None:
+        self._states = CrossedStates(instruments, limit, problems)
+        self._books = CrossedBooks(instruments, limit)
+        if before is not None:
+            self._books.load(before)
+
+    def apply(self, events: Events) -> Events:
+        """The events with states between them; what comes after the last waits for the next batch.
+
+        An empty batch is the end.
+        """
+        crossings = self._books.follow(events) if len(events) else np.empty(0, CROSSING)
+        return with_states(events, self._states.told(events, crossings))
+
+    def save(self) -> BooksState | None:
+        """From what another one goes on; None where a book is crossed, or a state waits."""
+        return None if self._states.waits else self._books.save()
 
 
 def _tells(events: Events, place: int, state: Events) -> bool:
