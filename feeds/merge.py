@@ -25,7 +25,7 @@ from orderbook.engine.distribution.blocks import VERSION
 from orderbook.feeds.change_stream import ChangeSource, RelationChange, message_ends
 from orderbook.feeds.source import EventSource, WatchedSource, watched
 from orderbook.market.books import BooksState
-from orderbook.market.crossed_books import CROSSED_LIMIT, CrossedWatch
+from orderbook.market.crossed_books import CROSSED_LIMIT, CrossedStates, CrossedWatch
 from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.views.encoding.rows import RowEncoder
@@ -46,7 +46,7 @@ class SourceWithCrossedStates:
         self, source: EventSource, limit: int = CROSSED_LIMIT, before: BooksState | None = None
     ) -> None:
         self.source = source
-        self._limit, self._before = limit, before
+        self.limit, self._before = limit, before
         # The books at its end, once it was read; None where another source cannot go on from them.
         self.books: BooksState | None = None
         self._found = Problems()
@@ -77,12 +77,17 @@ class SourceWithCrossedStates:
 
     def __iter__(self) -> Iterator[Events]:
         self._found.clear()
-        watch = CrossedWatch(self.instruments, self._limit, self._found, self._before)
+        watch = CrossedWatch(self.instruments, self.limit, self._found, self._before)
         for events in self.source:
             yield watch.apply(events)
         self.books = watch.save()
         if len(last := watch.apply(np.empty(0, EVENT))):
             yield last
+
+    def states_apart(self) -> CrossedStates:
+        """The states of who reads `source` and follows its books for himself; the problems are these then."""
+        self._found.clear()
+        return CrossedStates(self.instruments, self.limit, self._found)
 
 
 def with_crossed_states(source: EventSource, limit: int) -> EventSource:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
 from orderbook.engine.distribution.blocks import VERSION, Block, RowVersion, Versions, joined, row_version
+from orderbook.engine.distribution.message_versions import MessageVersions
 from orderbook.engine.distribution.stages import Output, Phase, Stage
 from orderbook.engine.runtime.interface import Recorder, Recording, Records
 from orderbook.engine.runtime.live_view import Key, ViewLayout, ViewRow
@@ -60,6 +61,33 @@ class Granularity:
             case "event" | "message" as unit:
                 looks["stamp"], looks["switch"] = versions["stamp"], versions["switch"]
                 looks["sequence"] = versions["sequence" if unit == "event" else "last"]
+        return looks
+
+    def flags(self, batch: ChangeBatch, versions: MessageVersions) -> NDArray[np.uint8]:
+        """The flags of whole messages' changes, with END_OF_MESSAGE where a unit ends; of `interval`, where
+        the next change is of another."""
+        match self.unit:
+            case "event":
+                ends = batch.flags & END_OF_EVENT != 0
+                return np.where(ends, batch.flags | END_OF_MESSAGE, batch.flags)
+            case "interval":
+                units = np.repeat(versions.stamps // self.length, versions.counts)
+                flags = batch.flags & np.uint8(~END_OF_MESSAGE & 0xFF)
+                flags[:-1][units[1:] != units[:-1]] |= END_OF_MESSAGE
+                return flags
+            case _:
+                return batch.flags
+
+    def looks_at(self, changes: NDArray[np.int64], versions: MessageVersions) -> NDArray[np.void]:
+        """The versions of the looks, LOOK[k], that take in changes, int64[k] in increasing order."""
+        owners = versions.owners(changes)
+        looks, stamps = np.zeros(len(owners), LOOK), versions.stamps.take(owners)
+        if self.unit == "interval":
+            looks["stamp"] = (stamps // self.length + 1) * self.length
+        else:
+            looks["stamp"], looks["switch"] = stamps, versions.switch
+            own = versions.before + 1 + owners if self.unit == "event" else versions.lasts.take(owners)
+            looks["sequence"] = own
         return looks
 
     def over(self, version: np.void, until: int | None) -> bool:
@@ -293,6 +321,36 @@ class StageRunner:
             self._closed = self.granularity.over(self._latest[0], until)
         batch = batch_of(changes, self.granularity, self._closed)
         return self._result(opening, changes, self._recorder.apply(batch), until)
+
+    def apply_messages(self, batch: ChangeBatch, versions: MessageVersions) -> Mapping[str, History]:
+        """Applies changes of the stage's streams as one source makes them; the history of its views.
+
+        They are of whole messages, in the order of their versions, and what comes later is later. The stage
+        has no outputs. `apply` without blocks ends the last unit. Raises ExactnessError as Runtime.apply
+        does.
+        """
+        if self.granularity.unit == "end":
+            self._opened = True
+            self._recorder.apply(batch)
+            return {}
+        if self._closed or not len(batch):
+            before = self._opening().history
+        else:
+            # What ends the open unit comes before all else.
+            before = self.apply((), int(versions.stamps[versions.counts.nonzero()[0][0]])).history
+        self._opened = True
+        flags = self.granularity.flags(batch, versions)
+        records = self._recorder.apply(ChangeBatch(batch.kinds, flags, batch.values))
+        if len(batch) and self.granularity.unit == "interval":
+            last = int(versions.counts.nonzero()[0][-1])
+            self._latest, self._closed = np.zeros(1, VERSION), False
+            self._latest["stamp"] = versions.stamps[last]
+        history = {}
+        for recording, own in zip(self._recordings, records, strict=True):
+            looks = self.granularity.looks_at(own.changes, versions)
+            rows = History(recording.view, looks, own.keys, own.new)
+            history[recording.view] = _joined(before[recording.view], rows) if before else rows
+        return history
 
     def fill(self, blocks: Sequence[Block]) -> None:
         """Takes in rows that are there before any change: none of outputs and history, now or at `apply`.

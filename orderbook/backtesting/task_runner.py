@@ -4,7 +4,7 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Protocol
 
@@ -12,21 +12,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from orderbook.backtesting.book_stages import BookReader, StageChanges, fed_by_books
 from orderbook.backtesting.market_samples import signals_of
 from orderbook.backtesting.plan import Layout, layout_of
-from orderbook.backtesting.relation_rows import RelationRows
+from orderbook.backtesting.relation_rows import RelationRows, timed_relations
 from orderbook.backtesting.shuffle import NOWHERE, RESULT, ROWS, Fills, Sender, filled, taken_in
 from orderbook.backtesting.sources import LoggedSlice, SourceSpec, logged_slices, whole_log
 from orderbook.backtesting.strategy_run import StrategyRun
 from orderbook.backtesting.tasks import CHANGES, SYMBOLS, JobSettings, ReadTask, TaskResult
+from orderbook.core.changes import ChangeBatch
 from orderbook.core.errors import Problems, SourceError
 from orderbook.durability.journal import LoggedRun
 from orderbook.engine.distribution.blocks import Block, Sent
+from orderbook.engine.distribution.message_versions import MessageVersions
 from orderbook.engine.distribution.stage_runner import History, StageRunner, StageState
 from orderbook.feeds.merge import Slice, TickItem, read_slices
 from orderbook.feeds.source import WatchedSource
+from orderbook.jobs.datasets import DataFile
 from orderbook.jobs.folder import PartitionStatistics
 from orderbook.jobs.writers import HistoryWriters, OrderWriters
+from orderbook.market.book_relations import BookRelations
 from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.run.findings import engine_findings
@@ -56,16 +61,27 @@ def read_task(
     if sender is not None:
         yield from sender.starts()
     fills = Fills(layout, task.number)
-    events, changes, problems, errors = 0, 0, list[str](), list[SourceError]()
-    opened, refused = list[WatchedSource | LoggedRun](), Problems()
+    read_so_far = _Read()
     resolution = settings.resolution if task.clock else 0
     apart = task.name == SYMBOLS and strategies is None and read is None
+    alone = strategies is None and sender is None and read is None
     for sources, own in _groups(task, apart):
+        runs = [StageRun(layout, number, task.number, histories[number]) for number in task.stages]
+        reader = _book_reader(layout, task, sources, own, read_so_far.errors) if alone else None
+        if reader is not None:
+            for events in _through_books(reader, runs, read_so_far):
+                for writers in histories.values():
+                    yield from _untaken(task.number, writers)
+                report(events)
+            continue
         rows = RelationRows(layout.program, own, resolution=resolution, books=task.books)
         fills.begin()
-        runs = [StageRun(layout, number, task.number, histories[number]) for number in task.stages]
         step = 0 if task.books else resolution
-        for part in read(own) if read is not None else _slices(sources, own, errors, step, opened):
+        for part in (
+            read(own)
+            if read is not None
+            else _slices(sources, own, read_so_far.errors, step, read_so_far.opened)
+        ):
             if strategies is not None:
                 strategies.run.apply(part)
             if runs or sender is not None:
@@ -75,13 +91,13 @@ def read_task(
             if strategies is not None:
                 yield from _untaken(task.number, strategies.writers)
             # Each event counts once: those of books in the tasks that have their symbols.
-            changes += sum(map(len, part.changes))
-            events += (0 if task.name == CHANGES else len(part.events)) + sum(map(len, part.changes))
-            report(events)
+            changes = sum(map(len, part.changes))
+            read_so_far.changes += changes
+            read_so_far.events += (0 if task.name == CHANGES else len(part.events)) + changes
+            report(read_so_far.events)
         for run in runs:
             run.close()
-        problems += rows.problems.report()
-        refused.extend(rows.problems)
+        read_so_far.refused(rows.problems)
         if sender is not None:
             # Rows of a block are in the order of versions, and other sources begin anew.
             yield from sender.close()
@@ -89,18 +105,75 @@ def read_task(
     for writers in histories.values():
         yield from _untaken(task.number, writers)
     made_rows = sum(writers.rows for writers in histories.values())
-    statistics = PartitionStatistics(task.name, task.number, events, made_rows, time.monotonic() - start)
-    ended = tuple(map(str, errors))
-    found = [finding for source in opened for finding in source.findings()]
-    problems += [f"{source.name}: {line}" for source in opened for line in source.problems.report()]
-    found += engine_findings(refused, Problems() if strategies is None else strategies.problems, changes)
-    result = TaskResult(
-        statistics, files, problems=tuple(dict.fromkeys(problems)), errors=ended, findings=tuple(found)
-    )
+    seconds = time.monotonic() - start
+    statistics = PartitionStatistics(task.name, task.number, read_so_far.events, made_rows, seconds)
+    result = read_so_far.result(statistics, files, Problems() if strategies is None else strategies.problems)
     if strategies is not None:
         result = strategies.finished(result)
         yield from _untaken(task.number, strategies.writers)
     yield _told(task.number, result)
+
+
+@dataclass(slots=True)
+class _Read:
+    """What a task has read: how many events and changes of rows, what was wrong, and from where."""
+
+    events: int = 0
+    changes: int = 0
+    problems: list[str] = field(default_factory=list)
+    errors: list[SourceError] = field(default_factory=list)
+    opened: list[WatchedSource | LoggedRun] = field(default_factory=list)
+    _refused: Problems = field(default_factory=Problems)
+
+    def refused(self, problems: Problems) -> None:
+        """Notes the rows that were refused of some sources."""
+        self.problems += problems.report()
+        self._refused.extend(problems)
+
+    def result(
+        self, statistics: PartitionStatistics, files: Mapping[str, tuple[DataFile, ...]], strategies: Problems
+    ) -> TaskResult:
+        """What becomes of it, with the problems of the strategies."""
+        problems, errors = list(self.problems), tuple(map(str, self.errors))
+        found = [finding for source in self.opened for finding in source.findings()]
+        problems += [f"{source.name}: {line}" for source in self.opened for line in source.problems.report()]
+        found += engine_findings(self._refused, strategies, self.changes)
+        own = tuple(dict.fromkeys(problems))
+        return TaskResult(statistics, files, problems=own, errors=errors, findings=tuple(found))
+
+
+def _book_reader(
+    layout: Layout,
+    task: ReadTask,
+    sources: Sequence[tuple[int, SourceSpec]],
+    instruments: Instruments,
+    errors: list[SourceError],
+) -> BookReader | None:
+    """What reads a task's one source, where its stages read nothing but the books of that; else None."""
+    place, spec = sources[0]
+    of_books = all(fed_by_books(layout.stages[number], layout.program) for number in task.stages)
+    timed = task.clock and bool(timed_relations(layout.program))
+    if len(sources) > 1 or not (spec.instruments and task.stages and of_books) or timed or spec.log:
+        return None
+    numbered = layout.settings.granularity.unit != "end"
+    reader = BookReader(place, spec, layout.program, errors, numbered)
+    return reader if reader.fits(instruments) else None
+
+
+def _through_books(reader: BookReader, runs: Sequence["StageRun"], done: _Read) -> Iterator[int]:
+    """Runs stages over a source's books; gives how many events have been read, again and again."""
+    done.opened.append(reader.source)
+    fits = [run.changes_of(reader.relations) for run in runs]
+    for applied in reader:
+        for run, fit in zip(runs, fits, strict=True):
+            run.apply_messages(fit.of(applied.changes), applied.versions)
+        done.events += applied.events
+        yield done.events
+    for run in runs:
+        run.apply((), None)
+        run.close()
+    yield done.events
+    done.refused(reader.problems)
 
 
 def _staged(
@@ -261,6 +334,7 @@ class StageRun:
         self, layout: Layout, number: int, partition: int, histories: Histories, piece: int = 0
     ) -> None:
         settings, dictionary = layout.settings, layout.program.dictionary
+        self._program = layout.program
         self._stage = stage = layout.recorded(layout.stages[number], piece)
         self._partition = partition
         self._router = layout.router(stage, dictionary)
@@ -288,6 +362,14 @@ class StageRun:
         result = self._runner.apply(blocks, until)
         self._histories.write(result.history)
         return [block for block in result.outputs.values() if len(block)]
+
+    def changes_of(self, relations: BookRelations) -> StageChanges:
+        """What makes changes of books those of the stage's streams."""
+        return StageChanges(self._stage, self._program, relations)
+
+    def apply_messages(self, changes: ChangeBatch, versions: MessageVersions) -> None:
+        """Apply changes of the stage's streams, write histories; see StageRunner."""
+        self._histories.write(self._runner.apply_messages(changes, versions))
 
     def copy(self) -> StageState:
         """See StageRunner."""
