@@ -1,5 +1,7 @@
 """What is cheap stays so of columns that may be NULL and without CHECK, keys and bounds, or is told of."""
 
+import itertools
+
 import pytest
 from sql_reference import MAINTAINED
 
@@ -19,13 +21,14 @@ SPELLINGS = {
     "without keys": (True, True, False),
     "bare": (False, False, False),
 }
+# Each construct has the first, and one of the others in turn; all when it is exhaustive.
+BARE = ("DECIMAL(18, 8)", "bare")
 # Integers differ from decimals in nothing that decides a class, and doubles have fewer classes to keep.
-USUAL = {"BIGINT": ("bare",), "DECIMAL(18, 8)": tuple(SPELLINGS), "DOUBLE": ("unchecked", "bare")}
-DECLARED = [
-    pytest.param(kind, spelling, marks=[pytest.mark.exhaustive] * (spelling not in USUAL[kind]))
-    for kind in KINDS
-    for spelling in SPELLINGS
-]
+IN_TURN = (
+    *(("DECIMAL(18, 8)", spelling) for spelling in ("nullable", "unchecked", "without keys")),
+    *(("DOUBLE", spelling) for spelling in ("unchecked", "bare")),
+    ("BIGINT", "bare"),
+)
 KEY = "PRIMARY KEY"
 UNIQUE = {"without keys": KEY, "bare": KEY}
 # A row over books, which have no key where their prices are doubles.
@@ -125,8 +128,19 @@ def compiled(query: str, kind: str, spelling: str) -> CompiledProgram | str:
         return error.message
 
 
-@pytest.mark.parametrize(("kind", "spelling"), DECLARED)
-@pytest.mark.parametrize(("construct", "query", "cost"), CHEAP, ids=[r[0] for r in CHEAP])
+CASES = [
+    pytest.param(
+        *row,
+        *declaration,
+        marks=[pytest.mark.exhaustive] * (declaration not in (BARE, IN_TURN[number % len(IN_TURN)])),
+        id="-".join((row[0], *declaration)),
+    )
+    for number, row in enumerate(CHEAP)
+    for declaration in itertools.product(KINDS, SPELLINGS)
+]
+
+
+@pytest.mark.parametrize(("construct", "query", "cost", "kind", "spelling"), CASES)
 def test_a_declaration_keeps_the_class_or_is_named(
     construct: str, query: str, cost: str, kind: str, spelling: str
 ) -> None:
