@@ -1,5 +1,6 @@
 """What every test shares: recorded data, sample sizes, one folder of compiled programs."""
 
+import atexit
 import gc
 import os
 from collections.abc import Iterator
@@ -55,7 +56,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()
+    # Pytest looks for garbage five times at the end, for seconds a time.
+    gc.collect()
+    gc.freeze()
+    atexit.register(gc.unfreeze)
 
 
 @pytest.hookimpl(tryfirst=True)
