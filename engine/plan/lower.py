@@ -281,7 +281,9 @@ class Lowering:
     def _hiding(self, term: Term, known: frozenset[Var]) -> Var | None:
         """The first variable that has to be not NULL for all cuts that there are where none is."""
         variables = asked(term, known)
-        most = self._cuts(all_present(term, variables), known) if variables else 0
+        if not variables:
+            return None
+        most = self._cuts(all_present(term, variables), known)
         if most == self._cuts(term, known):
             return None
         for variable in variables:

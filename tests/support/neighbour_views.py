@@ -1,6 +1,6 @@
 """Views over neighbours in an order, and streams of rows with a key that come and go anywhere in it.
 
-A script compares the interpreter and their generated code with DuckDB after every event:
+A script compares their generated code with DuckDB after every event:
 
     NUMBA_DISABLE_JIT=1 python tests/support/neighbour_views.py --seed 0 [NAME ...]
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from fuzz import InterpreterRuntime, Runtime, RuntimeKind, compiled
+from fuzz import Runtime, RuntimeKind, compiled
 from generated_runner import GeneratedRuntime
 from oracle import Oracle, Row, difference
 
@@ -287,9 +287,8 @@ def main() -> int:
     failures = 0
     for name in given.names or list(VIEWS)[first::parts]:
         try:
-            check_cost(name)
             for seed in range(given.seed, given.seed + given.seeds):
-                check([name], seed, given.length, [InterpreterRuntime, GeneratedRuntime])
+                check([name], seed, given.length, [GeneratedRuntime])
         except Exception as error:
             failures += 1
             print(f"{name}: {type(error).__name__}: {str(error)[-600:]}")

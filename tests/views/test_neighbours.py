@@ -1,9 +1,9 @@
 """Neighbours in an order: views over them equal DuckDB after every event, and cost O(log n)."""
 
 import pytest
-from fuzz import compiled
+from fuzz import InterpreterRuntime, compiled
 from generated_runner import GeneratedRuntime
-from neighbour_views import SCHEMA, check, text
+from neighbour_views import SCHEMA, VIEWS, check, check_cost, text
 from uncompiled import run_uncompiled
 
 from orderbook.core.errors import SqlError
@@ -11,17 +11,24 @@ from orderbook.engine.plan.describe import plan_text
 from orderbook.engine.plan.planner import plan
 
 LENGTH = 18
-PARTS = 2
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_views_over_neighbours_equal_duckdb_after_every_event(part: int) -> None:
-    """By the interpreter, and by generated code as plain Python; and what an event costs is so much."""
-    run_uncompiled("neighbour_views.py", f"--length={LENGTH}", f"--part={part}/{PARTS}")
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> None:
+    """By the interpreter; and an event costs so much."""
+    check_cost(name)
+    check([name], 0, LENGTH, [InterpreterRuntime])
+
+
+def test_generated_code_for_neighbours_equals_duckdb_after_every_event() -> None:
+    """As plain Python, of every third view; of all when it is exhaustive."""
+    run_uncompiled("neighbour_views.py", f"--length={LENGTH}", "--part=0/3")
 
 
 @pytest.mark.exhaustive
 def test_views_over_neighbours_equal_duckdb_on_many_streams(sample_seed: int) -> None:
+    for seed in range(sample_seed, sample_seed + 10):
+        check(list(VIEWS), seed, 40, [InterpreterRuntime])
     run_uncompiled("neighbour_views.py", "--length=40", f"--seed={sample_seed}", "--seeds=10")
 
 
