@@ -94,7 +94,7 @@ class EventSource(Source[Events], Protocol):
     def instruments(self) -> Instruments: ...
 
 
-_STATE, _LAST = int(Action.STATE), int(Flag.LAST)
+_STATE = int(Action.STATE)
 _VALID = int(BookState.VALID)
 # Ends and pauses that belong to a session: they lose no book.
 _IN_ORDER = {int(StateReason[name]) for name in ("NONE", "DISCONNECTED", "HALTED", "CLOSED", "AUCTION")}
@@ -141,12 +141,14 @@ class SourceWatch:
         if not isinstance(batch, np.ndarray):
             self.messages += sum(change.last for change in batch)
             return
-        self.messages += int(np.count_nonzero(batch["flags"] & _LAST))
-        if not self.live:
-            own = batch["instrument"]
-            self._heard[np.where((own >= 0) & (own < len(self.instruments)), own, -1)] = True
-        for event in batch[batch["action"] == _STATE]:
-            self._note_state(int(event["instrument"]), int(event["volume"]), int(event["order_id"]))
+        # Compiled code, which who only names findings does without.
+        from orderbook.feeds.event_scan import scan
+
+        messages, states = scan(batch, self._heard)
+        self.messages += messages
+        if states:
+            for event in batch[batch["action"] == _STATE]:
+                self._note_state(int(event["instrument"]), int(event["volume"]), int(event["order_id"]))
 
     def _note_state(self, instrument: int, state: int, reason: int) -> None:
         if not 0 <= instrument < len(self.instruments):
