@@ -290,7 +290,7 @@ class StageRunner:
         self._runtime = start_runtime(stage.program, dictionary, backend)
         self._merger = StreamMerger(stage.program.relations, {i.stream: i.phase for i in stage.inputs})
         self._shapes = [_OutputRows(o, stage.program.result(o.view)) for o in stage.outputs]
-        looks = [] if granularity.unit == "end" else [Recording(v, True) for v in stage.views]
+        looks = [] if granularity.unit == "end" else [Recording(v, True, old=False) for v in stage.views]
         outputs = [Recording(o.view, False) for o in stage.outputs]
         self._recordings = list(dict.fromkeys([*outputs, *looks]))
         self._opened = False
@@ -390,7 +390,7 @@ class StageRunner:
         if self.granularity.unit == "end":
             return StageResult(outputs, self._rows_now() if until is None else {})
         for view in self.stage.views:
-            own = found[Recording(view, True)]
+            own = found[Recording(view, True, old=False)]
             looks = self.granularity.looks(changes.versions.take(own.changes))
             rows = History(view, looks, own.keys, own.new)
             history[view] = _joined(opening.history[view], rows) if view in opening.history else rows

@@ -206,10 +206,14 @@ class Runtime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A view whose changed rows are recorded: at the end of each message, or of each event."""
+    """A view whose changed rows are recorded: at the end of each message, or of each event.
+
+    old: whether the rows before are wanted, too.
+    """
 
     view: str
     per_message: bool
+    old: bool = True
 
 
 @dataclass(frozen=True, slots=True)

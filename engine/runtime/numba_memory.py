@@ -1,7 +1,7 @@
 """What the compiled code of one runtime works on in raw memory that Python owns.
 
 The texts and patterns of a program: dictionary codes, and tables of what a LIKE matches. For watched and
-recorded views: rows as they were, keys touched, watches, recordings.
+recorded views: rows as they were, keys touched, watches, recordings, which are copied column by column.
 """
 
 import ctypes
@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.core.generated_code import publish_text
+from orderbook.core.jit import called_with
 from orderbook.engine.generate.numbering import Constant, Real
 from orderbook.engine.generate.state_layout import (
     ACTIVE,
@@ -42,11 +46,36 @@ from orderbook.engine.generate.state_layout import (
 )
 from orderbook.engine.generate.support import free
 from orderbook.engine.generate.view_diff import keys_module, watched_module
-from orderbook.engine.maps.memory import MASK64, Block, Callback, address_of, callable_at
+from orderbook.engine.maps.memory import MASK64, Block, Callback, address_of, callable_at, load, store
 from orderbook.engine.maps.shapes import hashed
 from orderbook.engine.plan.steps import Plan
 from orderbook.views.scalars.evaluate import Pattern
 from orderbook.views.scalars.texts import FUNCTIONS, NUMBERS, of_codes
+
+# Rows that are turned together, so that their words are in the cache.
+_ROWS_AT_ONCE = 32
+
+
+@called_with("iiiiii")
+def _turn(rows: int, size: int, count: int, first: int, words: int, out: int) -> int:
+    """Writes words first … first + words - 1 of `count` rows of `size` words to int64[words, count]."""
+    start = 0
+    while start < count:
+        end = min(start + _ROWS_AT_ONCE, count)
+        for word in range(words):
+            column = out + 8 * word * count
+            for row in range(start, end):
+                store(column, row, load(rows, row * size + first + word))
+        start = end
+    return 0
+
+
+def columns_at(rows: int, size: int, count: int, first: int, words: int) -> NDArray[np.int64]:
+    """Words first … first + words - 1 of `count` rows of `size` words at an address: int64[count, words], a
+    copy, of which each column is contiguous."""
+    out = np.empty((words, count), np.int64)
+    _turn(rows, size, count, first, words, out.ctypes.data)
+    return out.T
 
 
 class Constants:

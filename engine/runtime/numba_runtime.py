@@ -62,7 +62,13 @@ from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import Directory, Plan, ResultPlan, Store
 from orderbook.engine.runtime.interface import Direct, Firing, Recording, Records, Row, Runtime, Watch
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
-from orderbook.engine.runtime.numba_memory import Constants, NumbaViewDiffs, TextValues, Watching
+from orderbook.engine.runtime.numba_memory import (
+    Constants,
+    NumbaViewDiffs,
+    TextValues,
+    Watching,
+    columns_at,
+)
 from orderbook.engine.runtime.relation_store import RelationStore, apart_from
 from orderbook.engine.runtime.row_format import (
     RecordFormat,
@@ -123,7 +129,7 @@ class NumbaRecorder:
     def pending(self) -> tuple[Records, ...]:
         """See Recorder."""
         self._runtime.look()
-        found = self._taken()
+        found = self._taken(old=True)
         self.restore(found)
         return found
 
@@ -135,20 +141,22 @@ class NumbaRecorder:
                 rows = np.ascontiguousarray(np.hstack([records.keys, records.old]))
                 runtime.unlook(recording.view, recording.per_message, rows)
 
-    def _taken(self) -> tuple[Records, ...]:
-        """What was noted since it was last taken."""
-        return tuple(_records(held, form) for held, form in zip(self._lists, self._forms, strict=True))
+    def _taken(self, old: bool = False) -> tuple[Records, ...]:
+        """What was noted since it was last taken; `old`: with old rows also where nobody wants them."""
+        parts = zip(self._lists, self._forms, self._recordings, strict=True)
+        return tuple(_records(held, form, old or one.old) for held, form, one in parts)
 
 
-def _records(held: _Words, form: RowFormat) -> Records:
-    keys, size = form.key_count, 1 + form.key_count + 2 * form.words
-    noted = np.empty((0, size), np.int64)
-    if held[_USED]:
-        words = (ctypes.c_int64 * held[_USED]).from_address(held[_ADDRESS])
-        noted = np.ctypeslib.as_array(words).reshape(-1, size).copy()
-        held[_USED] = 0
-    old, new = 1 + keys, 1 + keys + form.words
-    return Records(noted[:, 0], noted[:, 1:old], noted[:, old:new], noted[:, new:])
+def _records(held: _Words, form: RowFormat, with_old: bool) -> Records:
+    keys, words, size = form.key_count, form.words, 1 + form.key_count + 2 * form.words
+    address, count = held[_ADDRESS], held[_USED] // size
+    held[_USED] = 0
+    return Records(
+        columns_at(address, size, count, 0, 1)[:, 0],
+        columns_at(address, size, count, 1, keys),
+        columns_at(address, size, count, 1 + keys, words if with_old else 0),
+        columns_at(address, size, count, 1 + keys + words, words),
+    )
 
 
 ROWS = '''\
