@@ -343,8 +343,8 @@ class ParquetFile:
 
     After an error nothing more is written, and `close` does nothing. dictionary: the columns whose values are
     kept once each, None: Arrow chooses; delta: integers and times that are kept as differences, and in no
-    dictionary; bounds: the columns of which the footer has the least and greatest value, None: all. Raises as
-    `writing`, and as the store.
+    dictionary; bounds: the columns of which the footer has the least and greatest value, None: all; light:
+    those that are compressed by Snappy, others are by zstd. Raises as `writing`, and as the store.
 
     size, footer: in bytes, and what Parquet says of it, once it is closed.
     """
@@ -356,6 +356,7 @@ class ParquetFile:
         dictionary: Sequence[str] | None = None,
         delta: Sequence[str] = (),
         bounds: Sequence[str] | None = None,
+        light: Sequence[str] = (),
     ) -> None:
         self.path = path
         self.size = 0
@@ -365,10 +366,13 @@ class ParquetFile:
         with self._abandoned_if_it_fails():
             self._sink = None if isinstance(path, Path) else path.open_sink()
             self._file = _Writer(
-                self._sink or self._partial, schema, compression="zstd",
+                self._sink or self._partial, schema,
+                compression={name: "snappy" if name in light else "zstd" for name in schema.names},
                 use_dictionary=True if dictionary is None else list(dictionary),
                 column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED") or None,
                 write_statistics=True if bounds is None else list(bounds), metadata_collector=self._footers,
+                # Readers would have dictionaries where the file has plain columns.
+                store_schema=dictionary is None,
             )  # fmt: skip
 
     @property

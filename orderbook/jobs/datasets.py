@@ -74,6 +74,8 @@ GONE, MULTIPLICITY, PLACE, PARTITION_KEY = "gone", "multiplicity", "place", "par
 _RESERVED = {*VERSION_COLUMNS, GONE, MULTIPLICITY}
 
 _FILE_TIME = pa.timestamp("us", "UTC")
+# Texts of which each different one is there once.
+ENCODED = pa.dictionary(pa.int32(), pa.string())
 _DECIMAL = pa.decimal128(MOST_DIGITS, SCALE)
 _PLAIN = {str(kind): kind for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.string(), TIMESTAMP)}
 
@@ -230,9 +232,14 @@ def rows_of(dataset: Dataset, table: pa.Table) -> pa.Table:
     return table.select([field.name for field in dataset.fields])
 
 
+def encoded(schema: pa.Schema) -> pa.Schema:
+    """The schema with texts in a dictionary, as files have them on their way to Parquet, which keeps none."""
+    return pa.schema([f.with_type(ENCODED) if pa.types.is_string(f.type) else f for f in schema])
+
+
 def file_table(dataset: Dataset, table: pa.Table) -> pa.Table:
-    """Rows as files have them. Raises what Arrow raises for values that do not fit."""
-    table, columns = table.cast(schema_of(dataset)), []
+    """Rows as files have them, texts `encoded`. Raises what Arrow raises for values that do not fit."""
+    table, columns = table.cast(encoded(schema_of(dataset))), []
     nanoseconds = nanosecond_columns(dataset)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if name in nanoseconds:
@@ -242,7 +249,7 @@ def file_table(dataset: Dataset, table: pa.Table) -> pa.Table:
             ]
         else:
             columns.append(column)
-    return pa.table(columns, schema=file_schema(dataset))
+    return pa.table(columns, schema=encoded(file_schema(dataset))).unify_dictionaries()
 
 
 def _type(text: str) -> pa.DataType:
