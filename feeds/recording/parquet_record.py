@@ -4,10 +4,9 @@ The schema's metadata hold the format's version and the instruments, so that a f
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import InvalidOperation
-from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
@@ -22,7 +21,7 @@ from orderbook.core.files import ParquetFile
 from orderbook.feeds.byte_stream import Blocks
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
 from orderbook.feeds.raw_log import InstrumentText
-from orderbook.feeds.recording.record_columns import fill_events
+from orderbook.feeds.recording.record_columns import MAY_LACK, fill_events
 from orderbook.feeds.storage import Place, open_parquet
 from orderbook.market.events import EVENT, Action, Events, Flag, Side
 from orderbook.market.instruments import Instrument, Instruments
@@ -99,7 +98,9 @@ class RecordSource:
     Instruments are those of all files; each file's indexes are translated. Batches hold about
     `batch_size` events, and end at the end of a message unless one message alone is longer.
 
-    before: the instruments, with their ticks and lots then, of files that these go on from.
+    before: the instruments, with their ticks and lots then, of files that these go on from. unread: of
+    MAY_LACK, fields that nobody asks for, which are not read and 0; an exchange time is read where an event
+    of its row group has no other.
 
     Raises SourceError when a file is missing, incomplete, or not a record.
     """
@@ -109,12 +110,13 @@ class RecordSource:
         paths: Sequence[Place],
         batch_size: int = DEFAULT_BATCH_SIZE,
         before: Iterable[Instrument] = (),
+        unread: Collection[str] = (),
     ):
         self.name = "record:" + ",".join(map(str, paths))
         self.problems = Problems()
         self.counts: Counter[str] = Counter()
         self._paths = tuple(paths)
-        self._batch_size = batch_size
+        self._batch_size, self._unread = batch_size, MAY_LACK.intersection(unread)
         self._rows_read = 0
         self._rows = 0
         instruments: dict[Instrument, int] = {}
@@ -148,8 +150,8 @@ class RecordSource:
                 known.change(index, own.tick_units, own.lot_units)
         for path, indexes, named in zip(self._paths, self._indexes, self._named, strict=True):
             begun = False
-            for columns in self._columns(path):
-                if not (count := len(columns[0])):
+            for count, columns in self._columns(path):
+                if not count:
                     continue
                 told = np.empty(0, EVENT) if begun else _changed(columns, known, named)
                 begun, start = True, len(waiting) + len(told)
@@ -172,20 +174,22 @@ class RecordSource:
         if len(waiting):
             yield waiting
 
-    def _columns(self, path: Place) -> Iterator[Sequence[NDArray[np.generic]]]:
-        """The columns of a file in the order of EVENT's fields, some rows after the other."""
+    def _columns(self, path: Place) -> Iterator[tuple[int, Sequence[NDArray[np.generic] | None]]]:
+        """Rows of a file one batch after the other: how many, and their columns in the order of EVENT's
+        fields, None for one that is not read."""
         with _open(path) as file, self._told_corrupt(path):
             # One row group after the other, as what a store gives of them is held until the next.
-            for batch in chain.from_iterable(
-                file.iter_batches(self._batch_size, [group], use_threads=False)
-                for group in range(file.num_row_groups)
-            ):
-                columns = []
-                for name in _FIELDS:
-                    if (column := batch.column(name)).null_count:
-                        raise pa.ArrowInvalid(f"{name} is NULL in {column.null_count} rows")
-                    columns.append(np.from_dlpack(column))
-                yield columns
+            for group in range(file.num_row_groups):
+                unread = self._unread
+                if unread and not _has_receive_times(file.metadata.row_group(group)):
+                    unread -= {"exchange_time"}
+                names = [name for name in _FIELDS if name not in unread]
+                for batch in file.iter_batches(self._batch_size, [group], names, use_threads=False):
+                    for name in names:
+                        if count := batch.column(name).null_count:
+                            raise pa.ArrowInvalid(f"{name} is NULL in {count} rows")
+                    own = [None if n in unread else np.from_dlpack(batch.column(n)) for n in _FIELDS]
+                    yield len(batch), own
 
     @contextmanager
     def _told_corrupt(self, path: Place) -> Iterator[None]:
@@ -198,8 +202,15 @@ class RecordSource:
             ) from error
 
 
+def _has_receive_times(group: pq.RowGroupMetaData) -> bool:
+    """Whether each event of a row group is known to have a receive time."""
+    columns = map(group.column, range(group.num_columns))
+    found = next(one for one in columns if one.path_in_schema == "receive_time").statistics
+    return found is not None and found.has_min_max and found.min > 0
+
+
 def _changed(
-    columns: Sequence[NDArray[np.generic]], known: Instruments, named: Sequence[Instrument]
+    columns: Sequence[NDArray[np.generic] | None], known: Instruments, named: Sequence[Instrument]
 ) -> Events:
     """At the beginning of a file the events of ticks and lots that are other ones than before it."""
     changed = []
@@ -209,7 +220,8 @@ def _changed(
             changed.append((index, one.tick_units, one.lot_units))
     told = np.zeros(len(changed), EVENT)
     for name in ("exchange_time", "receive_time"):
-        told[name] = columns[_FIELDS.index(name)][0]
+        column = columns[_FIELDS.index(name)]
+        told[name] = 0 if column is None else column[0]
     told["action"], told["side"], told["flags"] = Action.INSTRUMENT, Side.NONE, Flag.LAST
     for row, (index, tick, lot) in zip(told, changed, strict=True):
         row["instrument"], row["price"], row["volume"] = index, tick, lot

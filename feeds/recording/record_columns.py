@@ -9,6 +9,8 @@ from orderbook.core.jit import called_with
 from orderbook.market.block_memory import load, record_at, store
 from orderbook.market.events import EVENT, Action, Events, Flag
 
+# Fields that events can do without.
+MAY_LACK = frozenset(("exchange_time", "sequence", "reserved"))
 _BYTES = EVENT.itemsize
 _LAST, _INSTRUMENT = int(Flag.LAST), int(Action.INSTRUMENT)
 # What a pass tells: the events up to the end of the last message, and whether an instrument changes.
@@ -23,7 +25,8 @@ _byte_at = record_at(np.dtype([("value", "u1")]))
 
 @called_with("iiiiii", nogil=True)
 def _fill(columns: int, count: int, indexes: int, instruments: int, out: int, told: int) -> int:
-    """Writes EVENT[count] at `out` of the columns whose addresses, in the order of its fields, are at one.
+    """Writes EVENT[count] at `out` of the columns whose addresses, in the order of its fields, are at one. An
+    exchange time, sequence or reserved word without a column is 0.
 
     indexes: int64[instruments] at an address, by which instruments are translated. Returns `count`, or the
     place of the first event of an instrument that is not there.
@@ -35,9 +38,9 @@ def _fill(columns: int, count: int, indexes: int, instruments: int, out: int, to
     whole, changes = 0, 0
     for place in range(count):
         event = _event_at(out + _BYTES * place)
-        event.exchange_time = load(exchange_times + 8 * place)
+        event.exchange_time = load(exchange_times + 8 * place) if exchange_times else 0
         event.receive_time = load(receive_times + 8 * place)
-        event.sequence = load(sequences + 8 * place)
+        event.sequence = load(sequences + 8 * place) if sequences else 0
         event.order_id = load(orders + 8 * place)
         event.price = load(prices + 8 * place)
         event.volume = load(volumes + 8 * place)
@@ -48,7 +51,7 @@ def _fill(columns: int, count: int, indexes: int, instruments: int, out: int, to
         event.broker_id = _int_at(brokers + 4 * place).value
         action, flag = _byte_at(actions + place).value, _short_at(flags + 2 * place).value
         event.action, event.side, event.flags = action, _byte_at(sides + place).value, flag
-        event.reserved = _word_at(reserved + 4 * place).value
+        event.reserved = _word_at(reserved + 4 * place).value if reserved else 0
         if flag & _LAST != 0:
             whole = place + 1
         if action == _INSTRUMENT:
@@ -59,15 +62,15 @@ def _fill(columns: int, count: int, indexes: int, instruments: int, out: int, to
 
 
 def fill_events(
-    columns: Sequence[NDArray[np.generic]], indexes: NDArray[np.int64], out: Events
+    columns: Sequence[NDArray[np.generic] | None], indexes: NDArray[np.int64], out: Events
 ) -> tuple[int, bool]:
     """Writes EVENT[n] of the columns, each [n] and contiguous, in the order and the types of its fields.
 
-    indexes: int64[…], by which their instruments are translated. Gives how many events there are up to the
-    end of the last message, and whether one of them is an INSTRUMENT. Raises IndexError for an instrument
-    that has no index.
+    Fields of MAY_LACK may have none, and are 0 then. indexes: int64[…], by which their instruments are
+    translated. Gives how many events there are up to the end of the last message, and whether one of them is
+    an INSTRUMENT. Raises IndexError for an instrument that has no index.
     """
-    addresses = np.array([column.ctypes.data for column in columns], np.int64)
+    addresses = np.array([0 if one is None else one.ctypes.data for one in columns], np.int64)
     told = np.zeros(2, np.int64)
     count = len(out)
     done = _fill(

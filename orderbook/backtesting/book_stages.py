@@ -5,7 +5,7 @@ One pass over the events keeps the books, and finds those that stay crossed: in 
 books of their own do that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +19,12 @@ from orderbook.engine.distribution.message_versions import MessageVersions
 from orderbook.engine.distribution.stages import Stage
 from orderbook.engine.maps.memory import load_short
 from orderbook.feeds.merge import FIRST_STAMP, SourceWithCrossedStates, is_event_source
+from orderbook.feeds.recording.record_columns import MAY_LACK
 from orderbook.feeds.source import EventSource, WatchedSource, watched
 from orderbook.market.block_memory import load, record_at, store
 from orderbook.market.book_relations import BookRelations, filled_by_books
 from orderbook.market.book_state import CROSSING
-from orderbook.market.books import RELATIONS, Books
+from orderbook.market.books import RELATIONS, RESTING, Books
 from orderbook.market.crossed_books import CrossedStates, with_states
 from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instruments
@@ -128,6 +129,23 @@ def fed_by_books(stage: Stage, program: CompiledProgram) -> bool:
     return not stage.outputs and len({*sources}) == len(sources) and filled.issuperset(sources)
 
 
+# The only column of books' rows that may be an exchange time.
+_TIME = "ts"
+
+
+def unread_fields(stages: Sequence[Stage], program: CompiledProgram) -> frozenset[str]:
+    """Fields of events that make no difference to stages `fed_by_books`."""
+    asked = {
+        program.program.relation(entry.source).columns[column].name
+        for stage in stages
+        for entry in stage.inputs
+        for column in entry.columns
+    }
+    told = {entry.source for stage in stages for entry in stage.inputs}
+    timed = _TIME in asked or not told.issubset(RESTING)
+    return MAY_LACK - {"exchange_time"} if timed else MAY_LACK
+
+
 @dataclass(frozen=True, slots=True)
 class AppliedEvents:
     """A batch of whole messages: how many events, the changes of books, and their versions."""
@@ -140,7 +158,8 @@ class AppliedEvents:
 class BookReader:
     """Reads a source's messages through books, see `fed_by_books`.
 
-    place: of the source among all. numbered: whether versions are asked for. errors: get what the source
+    place: of the source among all. unread: fields of its events that the stages do not ask for. numbered:
+    whether versions are asked for. errors: get what the source
     raises, which ends it there, but for a store's. Raises SourceError where it cannot be opened.
     """
 
@@ -151,9 +170,10 @@ class BookReader:
         program: CompiledProgram,
         errors: list[SourceError],
         numbered: bool,
+        unread: Collection[str],
     ) -> None:
         self.problems = Problems()
-        opened = spec.open(_BATCH)
+        opened = spec.open(_BATCH, unread)
         assert is_event_source(opened)
         self.source: WatchedSource = watched(opened)
         self._crossed = opened if isinstance(opened, SourceWithCrossedStates) else None

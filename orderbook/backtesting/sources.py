@@ -4,7 +4,7 @@ The log of a run is one too, alone: it has the order of its run, which `logged_s
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -17,6 +17,7 @@ from orderbook.core.errors import DataError, SourceError, UserError
 from orderbook.durability.journal import Known, Lifecycle, LoggedRun
 from orderbook.engine.distribution.blocks import VERSION
 from orderbook.feeds.change_stream import ChangeSource, message_ends
+from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
 from orderbook.feeds.files.binance_capture import NoDepthError
 from orderbook.feeds.files.lobster import LobsterSource
 from orderbook.feeds.merge import (
@@ -79,19 +80,20 @@ class SourceSpec:
         """The folder of the log that it is."""
         return Path(self.text.removeprefix(_LOG)) if self.text.startswith(_LOG) else None
 
-    def open(self, batch_size: int | None = None) -> EventSource | ChangeSource:
-        """Raises SourceError where it is not there any more."""
-        source = self._source(batch_size)
+    def open(self, batch_size: int | None = None, unread: Collection[str] = ()) -> EventSource | ChangeSource:
+        """unread: fields of events that nobody asks for, see RecordSource. Raises SourceError where it is not
+        there any more."""
+        source = self._source(batch_size, unread)
         return with_crossed_states(source, self.crossed_limit) if is_event_source(source) else source
 
-    def _source(self, batch_size: int | None) -> EventSource | ChangeSource:
+    def _source(self, batch_size: int | None, unread: Collection[str]) -> EventSource | ChangeSource:
         if not self.paths:
             source = open_source(self.text, *self.more)
             if isinstance(source, LobsterSource):
                 source.anew = self.anew
             return source
         paths = [place(path) for path in self.paths]
-        return RecordSource(paths) if batch_size is None else RecordSource(paths, batch_size)
+        return RecordSource(paths, batch_size or DEFAULT_BATCH_SIZE, unread=unread)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from orderbook.backtesting.book_stages import BookReader, StageChanges, fed_by_books
+from orderbook.backtesting.book_stages import BookReader, StageChanges, fed_by_books, unread_fields
 from orderbook.backtesting.market_samples import signals_of
 from orderbook.backtesting.plan import Layout, layout_of
 from orderbook.backtesting.relation_rows import RelationRows, timed_relations
@@ -151,12 +151,14 @@ def _book_reader(
 ) -> BookReader | None:
     """What reads a task's one source, where its stages read nothing but the books of that; else None."""
     place, spec = sources[0]
-    of_books = all(fed_by_books(layout.stages[number], layout.program) for number in task.stages)
+    stages = [layout.stages[number] for number in task.stages]
+    of_books = all(fed_by_books(stage, layout.program) for stage in stages)
     timed = task.clock and bool(timed_relations(layout.program))
-    if len(sources) > 1 or not (spec.instruments and task.stages and of_books) or timed or spec.log:
+    if len(sources) > 1 or not (spec.instruments and stages and of_books) or timed or spec.log:
         return None
     numbered = layout.settings.granularity.unit != "end"
-    reader = BookReader(place, spec, layout.program, errors, numbered)
+    unread = unread_fields(stages, layout.program)
+    reader = BookReader(place, spec, layout.program, errors, numbered, unread)
     return reader if reader.fits(instruments) else None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from backtest_support import HISTORIES, contents, job_settings, run, write_records
 from hypothesis import given
@@ -107,7 +108,8 @@ def test_a_source_that_is_damaged_ends_there(tmp_path: Path) -> None:
     write_records(tmp_path / "flow", 60_000, 1, 1, 5, apart=True)
     (path,) = (tmp_path / "flow").iterdir()
     data = bytearray(path.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 200] = bytes(200)
+    start = pq.ParquetFile(path).metadata.row_group(0).column(4).data_page_offset
+    data[start : start + 200] = bytes(200)
     path.write_bytes(data)
     kinds: dict[str, Any] = {"views": ("depth",), "backend": "numba"}
     with patch.object(book_stages, "_BATCH", 1 << 16):

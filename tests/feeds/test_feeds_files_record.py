@@ -180,3 +180,18 @@ def test_a_value_that_is_null_is_named(name: str, tmp_path: Path) -> None:
     pq.write_table(spoilt.replace_schema_metadata(table.schema.metadata), path)
     with pytest.raises(SourceError, match=f"corrupt after event 0: {name} is NULL in 1 rows"):
         list(RecordSource([path]))
+
+
+def test_fields_that_nobody_asks_for_are_not_read(tmp_path: Path) -> None:
+    path, events = tmp_path / "events.parquet", random_events(3, 400, 1)
+    events["receive_time"] = np.abs(events["receive_time"]) + 1
+    # One row group has an event without a receive time.
+    events["receive_time"][250] = 0
+    with RecordWriter(path, Instruments([BTC]), row_group_size=100) as writer:
+        for start in range(0, 400, 100):
+            writer.write(events[start : start + 100])
+    source = RecordSource([path], 1000, unread=("exchange_time", "sequence", "price"))
+    read = np.concatenate(list(source))
+    events["sequence"] = 0
+    events["exchange_time"][:200] = events["exchange_time"][300:] = 0
+    assert read.tobytes() == events.tobytes()
