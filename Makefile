@@ -37,6 +37,7 @@ endif
 
 setup: $(STAMP)
 
+# Modules are compiled by all processors, which pip does by one; a file that is none, as a template, is left.
 $(STAMP): requirements.lock pyproject.toml
 	@for python in $(PYTHON) python3.11 python3 python3.12 python3.13; do \
 	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && found=$$python && break; \
@@ -47,8 +48,9 @@ $(STAMP): requirements.lock pyproject.toml
 	echo "setting up .venv with $$("$$found" --version)"; \
 	"$$found" -m venv --clear .venv \
 	  || { echo "$$found cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 1; }; \
-	$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.lock && \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -r requirements.lock && \
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e . && \
+	{ $(BIN)/python -m compileall -qq -j 0 .venv/lib || :; } && \
 	printf '%s\n' '$(CURDIR)' > $@
 
 run: $(STAMP)

@@ -1,17 +1,14 @@
 """Views kept by less than all their maps equal DuckDB too, and have the maps that their level allows."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from fuzz import RUNTIMES, changes, program_of, streams
 from hypothesis import given
-from paths import SUPPORT
 from samples import examples
 from stream_checks import check_stream
+from uncompiled import run_uncompiled
 from views_catalogue import CATALOGUE, Entry
 
 import orderbook
@@ -52,14 +49,11 @@ def test_every_view_equals_duckdb_at_lower_levels(entry: Entry, materialize: str
     check(entry, materialize, 6, 16)
 
 
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.exhaustive)])
 @at_lower_levels
-def test_generated_code_agrees_at_lower_levels(materialize: str) -> None:
-    runner = SUPPORT / "generated_runner.py"
-    names = [e.name for e in SAMPLE]
-    command = [sys.executable, str(runner), "--materialize", materialize, "--count", "1", *names]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_generated_code_agrees_at_lower_levels(materialize: str, every: int) -> None:
+    names = [e.name for e in SAMPLE[::every]]
+    run_uncompiled("generated_runner.py", "--materialize", materialize, "--count", "1", *names)
 
 
 def check_maps(entry: Entry, materialize: str) -> None:

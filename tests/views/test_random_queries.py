@@ -18,7 +18,7 @@ from orderbook.engine.plan import steps
 
 RUNNER = SUPPORT / "random_queries_runner.py"
 PROCESSES = min(4, os.cpu_count() or 1)
-SAMPLED = 32
+SAMPLED = 24
 UNCOMPILED = 10_000
 COMPILED = 500
 MOST_REFUSED = 0.15

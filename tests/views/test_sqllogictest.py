@@ -11,7 +11,7 @@ from sqllogictest_replay import replay
 from sqllogictest_segments import Change, Tables, disturbed, segments
 
 # How many queries share one that is replayed, outside of an exhaustive run.
-SAMPLED = {"select1": 60, "select3": 240, "random_aggregates_0": 120, "index_delete_1_0": 48}
+SAMPLED = {"select1": 120, "select3": 480, "random_aggregates_0": 240, "index_delete_1_0": 96}
 FEW_SKIPPED = ("select1", "select3")
 MOST_SKIPPED = 0.02
 PROCESSES = min(4, os.cpu_count() or 1)
