@@ -242,7 +242,8 @@ class Cursor:
         if not self._held:
             return NOTHING
         held = _joined(self._held)
-        count = len(held) if until is None else int(np.searchsorted(held.versions["stamp"], until))
+        stamps: NDArray[np.int64] = held.versions["stamp"]
+        count = len(held) if until is None else int(np.searchsorted(stamps, until))
         self._held = [held.part(count, len(held))] if count < len(held) else []
         return held.part(0, count)
 
@@ -250,15 +251,17 @@ class Cursor:
         """All that there is, as it is read: copied are only rows of the last stamp that is known yet."""
         held: Versioned | None = None
         for part in self._parts:
+            stamps: NDArray[np.int64] = part.versions["stamp"]
             if held is not None:
-                same = int(np.searchsorted(part.versions["stamp"], held.versions["stamp"][-1], "right"))
+                same = int(np.searchsorted(stamps, int(held.versions["stamp"][-1]), "right"))
                 held, part = _joined([held, part.part(0, same)]), part.part(same, len(part))
             if not len(part):
                 continue
+            stamps = part.versions["stamp"]
             if held is not None:
-                yield _slice([held], int(part.versions["stamp"][0]))
-            last = int(part.versions["stamp"][-1])
-            count = int(np.searchsorted(part.versions["stamp"], last))
+                yield _slice([held], int(stamps[0]))
+            last = int(stamps[-1])
+            count = int(np.searchsorted(stamps, last))
             yield _slice([part.part(0, count)], last)
             held = part.part(count, len(part))
         yield _slice([] if held is None else [held], None)
@@ -301,7 +304,8 @@ class Cursor:
             return VersionedEvents(events, versions)
         events, versions = events.take(kept), versions.take(kept)
         if len(events):
-            closes = np.append(versions["last"][1:] != versions["last"][:-1], True)
+            last: NDArray[np.int64] = versions["last"]
+            closes = np.append(last[1:] != last[:-1], True)
             events["flags"] |= np.where(closes, _LAST, 0).astype(np.uint16)
         return VersionedEvents(events, versions)
 

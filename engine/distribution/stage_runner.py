@@ -200,11 +200,16 @@ class StreamMerger:
         return index, width
 
 
+def _contiguous(column: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.ascontiguousarray(column)
+
+
 def in_order(versions: Versions, order: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """The places of rows by (stamp, switch, sequence, part, order), int64[n]; None: they are in order."""
     if len(order) < 2:
         return None
-    keys = [*(np.ascontiguousarray(versions[name]) for name in _FIELDS), order]
+    columns: list[NDArray[np.int64]] = [versions[name] for name in _FIELDS]
+    keys = [*map(_contiguous, columns), order]
     packed = _packed(keys)
     if packed is None:
         return np.lexsort(keys[::-1])

@@ -14,6 +14,7 @@ from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError, Problems, SourceError
 from orderbook.feeds.byte_stream import LineProblems, Lines, OrderedLines
@@ -508,9 +509,9 @@ class _Pace:
 
 def _as_of(now: int, events: Events) -> Events:
     """The events with this receive time, and exchange times as far from it as they were."""
-    known = events["exchange_time"] != 0
-    shift = np.where(known, now - events["receive_time"], 0)
+    sent: NDArray[np.int64] = events["exchange_time"]
+    received: NDArray[np.int64] = events["receive_time"]
     shifted = events.copy()
-    shifted["exchange_time"] += shift
+    shifted["exchange_time"] = sent + np.where(sent != 0, now - received, 0)
     shifted["receive_time"] = now
     return shifted

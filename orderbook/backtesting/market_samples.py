@@ -148,17 +148,21 @@ def _latest(own: NDArray[np.bool_], places: NDArray[np.int64]) -> NDArray[np.int
 
 def _sum(points: NDArray[np.void]) -> None:
     """Sums flow, depth and changes from the first point on, over changes from one valid touch to another."""
-    old, new = points[:-1], points[1:]
-    flow = np.where(new["bid"] >= old["bid"], new["bid_volume"], 0)
-    flow -= np.where(new["bid"] <= old["bid"], old["bid_volume"], 0)
-    flow -= np.where(new["ask"] <= old["ask"], new["ask_volume"], 0)
-    flow += np.where(new["ask"] >= old["ask"], old["ask_volume"], 0)
-    both = (old["valid"] != 0) & (new["valid"] != 0)
-    same = np.all([old[n] == new[n] for n in ("bid", "bid_volume", "ask", "ask_volume")], axis=0)
-    counted = both & ~same
-    depth = new["bid_volume"] + new["ask_volume"]
+    columns: list[NDArray[np.int64]] = [points[n] for n in ("bid", "bid_volume", "ask", "ask_volume")]
+    bids, bid_volumes, asks, ask_volumes = columns
+    flow = np.where(bids[1:] >= bids[:-1], bid_volumes[1:], 0)
+    flow -= np.where(bids[1:] <= bids[:-1], bid_volumes[:-1], 0)
+    flow -= np.where(asks[1:] <= asks[:-1], ask_volumes[1:], 0)
+    flow += np.where(asks[1:] >= asks[:-1], ask_volumes[:-1], 0)
+    valid: NDArray[np.int64] = points["valid"]
+    moved = np.zeros(len(flow), np.bool_)
+    for column in columns:
+        moved |= column[1:] != column[:-1]
+    counted = (valid[:-1] != 0) & (valid[1:] != 0) & moved
+    depth = bid_volumes[1:] + ask_volumes[1:]
     for name, step in (("flow", flow), ("depth", depth), ("changes", np.ones_like(flow))):
-        points[name][1:] = old[name][0] + np.cumsum(np.where(counted, step, 0))
+        own: NDArray[np.int64] = points[name]
+        own[1:] = own[0] + np.cumsum(np.where(counted, step, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +273,10 @@ class Sampler:
     def follow(self, part: VersionedEvents) -> None:
         """Takes in rows that are about to be applied."""
         self._paths.follow(part)
-        found, places = np.unique(part.events["instrument"][::-1], return_index=True)
-        stamps = part.versions["stamp"][::-1].take(places)
+        numbers: NDArray[np.int32] = part.events["instrument"]
+        found, places = np.unique(numbers[::-1], return_index=True)
+        times: NDArray[np.int64] = part.versions["stamp"]
+        stamps = times[::-1].take(places)
         for index, stamp in zip(found.tolist(), stamps.tolist(), strict=True):
             if 0 <= index < len(self._tracks):
                 self._tracks[index].last = max(self._tracks[index].last, stamp)

@@ -240,7 +240,8 @@ def logged_slices(run: LoggedRun, errors: list[SourceError]) -> Iterator[LoggedS
                 ends = np.append(ends, len(events))
             versions = _versions(stamp, ends, switch, counts)
             counts[switch] -= len(events) - whole
-            kept = np.flatnonzero(events["instrument"][:whole] >= 0)
+            numbers: NDArray[np.int32] = events["instrument"]
+            kept = np.flatnonzero(numbers[:whole] >= 0)
             told = VersionedEvents(events[:whole].take(kept), versions[:whole].take(kept))
             yield LoggedSlice(told, (), stamp + 1, entry, versions[len(waiting) :])
             waiting = events[whole:]

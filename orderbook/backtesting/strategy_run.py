@@ -196,7 +196,8 @@ class StrategyRun:
         return found
 
     def _note_last(self, part: Slice) -> None:
-        found, places = np.unique(part.events.events["instrument"][::-1], return_index=True)
+        numbers: NDArray[np.int32] = part.events.events["instrument"]
+        found, places = np.unique(numbers[::-1], return_index=True)
         count = len(part.events)
         for index, place in zip(found.tolist(), places.tolist(), strict=True):
             row = part.events.versions[count - 1 - place]
@@ -216,7 +217,8 @@ class StrategyRun:
 
     def _change_messages(self, changes: VersionedChanges) -> list[_Message]:
         versions = changes.versions
-        ends = np.flatnonzero(versions["last"][1:] != versions["last"][:-1]) + 1
+        last: NDArray[np.int64] = versions["last"]
+        ends = np.flatnonzero(last[1:] != last[:-1]) + 1
         found: list[_Message] = []
         for start, end in pairwise([0, *ends.tolist(), len(versions)]):
             one = versions[start]
@@ -281,5 +283,7 @@ def _message_starts(versions: Versions) -> NDArray[np.int64]:
     """Where the messages of VERSION[n] begin."""
     if not len(versions):
         return np.empty(0, np.int64)
-    differs = (versions[name][1:] != versions[name][:-1] for name in ("switch", "last"))
-    return np.concatenate([[0], np.flatnonzero(np.logical_or(*differs)) + 1])
+    switch: NDArray[np.int32] = versions["switch"]
+    last: NDArray[np.int64] = versions["last"]
+    differs = (switch[1:] != switch[:-1]) | (last[1:] != last[:-1])
+    return np.concatenate([[0], np.flatnonzero(differs) + 1])

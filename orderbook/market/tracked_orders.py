@@ -104,7 +104,8 @@ class TrackedOrders:
             tracked = self._tracked[instrument]
             balances = np.zeros(int(tracked["balances"]), BALANCE)
             copy_balances(self._context, instrument, balances.ctypes.data)
-            balances = np.sort(balances[balances["volume"] != 0], order="key")
+            volumes: NDArray[np.int64] = balances["volume"]
+            balances = np.sort(balances[volumes != 0], order="key")
             placed = places[order, 1]
             books.append(_Book(int(tracked["number"]), int(tracked["executes"]), placed, balances))
         return found, SavedEvents(books)

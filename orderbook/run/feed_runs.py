@@ -90,8 +90,11 @@ class ReceiptDelay:
             return
         events = np.concatenate(self._waiting)
         self._waiting, self._events = [], 0
-        told = ((events["flags"] & (_LAST | _SNAPSHOT)) == _LAST) & (events["exchange_time"] > 0)
-        self._histogram.record((events["receive_time"] - events["exchange_time"])[told])
+        flags: NDArray[np.uint16] = events["flags"]
+        sent: NDArray[np.int64] = events["exchange_time"]
+        received: NDArray[np.int64] = events["receive_time"]
+        told = ((flags & (_LAST | _SNAPSHOT)) == _LAST) & (sent > 0)
+        self._histogram.record((received - sent)[told])
 
 
 _logger = logging.getLogger("orderbook.feeds")
@@ -144,7 +147,8 @@ class FeedRun(ABC):
 
     def _translated(self, events: Events) -> Events:
         events = events.copy()
-        events["instrument"] = self.indexes[events["instrument"]]
+        own: NDArray[np.int32] = events["instrument"]
+        events["instrument"] = self.indexes[own]
         return events
 
 
@@ -320,8 +324,9 @@ class FileRun(FeedRun):
         try:
             while (item := await asyncio.to_thread(next, items, None)) is not None:
                 if isinstance(item, np.ndarray):
-                    known = item["instrument"] >= 0
-                    item["instrument"][known] = self._indexes[item["instrument"][known]]
+                    own: NDArray[np.int32] = item["instrument"]
+                    known = own >= 0
+                    own[known] = self._indexes[own[known]]
                 await put(item)
         finally:
             self._through.set()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -258,7 +258,8 @@ def _blocks(
             rows, own = _of_events(frame, words)
         else:
             rows, own = _of_rows(frame, kind, names, _PER[unit], words)
-        rows["version"]["part"] = np.arange(before, before + len(rows)) & 0x7FFFFFFF
+        parts: NDArray[np.int32] = rows["version"]["part"]
+        parts[:] = np.arange(before, before + len(rows)) & 0x7FFFFFFF
         before += len(rows)
         symbols = np.array([symbol for _, symbol in own], np.int64)
         buckets = (hashes.of(symbols, TEXT) % np.uint64(partitions)).astype(np.int64)
@@ -280,7 +281,8 @@ def _blocks(
 
 def _in_order(rows: NDArray[np.void]) -> NDArray[np.void]:
     versions = rows["version"]
-    return rows.take(np.lexsort([versions[name] for name in ("part", "sequence", "switch", "stamp")]))
+    keys: list[NDArray[np.int64]] = [versions[n] for n in ("part", "sequence", "switch", "stamp")]
+    return rows.take(np.lexsort(keys))
 
 
 def _numbered(
@@ -393,8 +395,8 @@ def events_table(part: VersionedEvents, instruments: Instruments) -> pa.Table:
     events, versions = part.events, part.versions
     count = len(events)
     ones = list(instruments)
-    numbers = events["instrument"]
-    actions = np.ascontiguousarray(events["action"])
+    numbers: NDArray[np.int32] = events["instrument"]
+    actions: NDArray[np.uint8] = events["action"].copy()
     priced = np.isin(actions, [int(action) for action in _PRICED])
     told = priced | (actions == Action.INSTRUMENT)
     scales = [
@@ -411,7 +413,7 @@ def events_table(part: VersionedEvents, instruments: Instruments) -> pa.Table:
 
     sides: list[str | None] = ["bid", "ask", None]
     names = ["none", *(Action(number).name.lower() for number in range(1, max(Action) + 1))]
-    columns = {
+    columns: dict[str, Any] = {
         **{name: versions[name] for name in ("stamp", "switch", "sequence")},
         "message": versions["last"],
         "time": pa.array(versions["stamp"] // 1000, pa.int64()).cast(EVENTS.field("time").type),
@@ -503,7 +505,8 @@ def _decoded(sent: Sent, places: Mapping[tuple[str, str], int]) -> NDArray[np.vo
     names, data = msgspec.msgpack.decode(sent.bytes, type=tuple[list[tuple[str, str]], bytes])
     rows = np.frombuffer(data, _SENT).copy()
     own = np.array([places.get(name, -1) for name in names], np.int32)
-    rows["event"]["instrument"] = own.take(rows["event"]["instrument"])
+    numbers: NDArray[np.int32] = rows["event"]["instrument"]
+    numbers[:] = own.take(numbers)
     return rows
 
 
@@ -526,20 +529,18 @@ class _Versions:
 
     def slice(self, rows: NDArray[np.void], until: int | None) -> Slice:
         """Records of a range of stamps, in no order."""
+        if not self._given:
+            numbers: NDArray[np.int32] = rows["event"]["instrument"]
+            rows["version"]["switch"] = self._switches.take(numbers)
+        rows = _in_order(rows)
+        events, versions = rows["event"].copy(), rows["version"].copy()
         if self._given:
-            rows = _in_order(rows)
-            events, versions = rows["event"].copy(), rows["version"].copy()
             versions["part"] = 0
         else:
-            rows["version"]["switch"] = self._switches.take(rows["event"]["instrument"])
-            versions, events = rows["version"], rows["event"]
-            order = np.lexsort([versions[n] for n in ("part", "sequence", "switch", "stamp")])
-            events, versions = self._told(events.take(order), versions.take(order))
-        ends = np.append(
-            (versions["last"][1:] != versions["last"][:-1])
-            | (versions["switch"][1:] != versions["switch"][:-1]),
-            True,
-        )
+            events, versions = self._told(events, versions)
+        last: NDArray[np.int64] = versions["last"]
+        switch: NDArray[np.int32] = versions["switch"]
+        ends = np.append((last[1:] != last[:-1]) | (switch[1:] != switch[:-1]), True)
         events["flags"] &= np.uint16(0xFFFF ^ _LAST)
         events["flags"] |= np.where(ends[: len(events)], _LAST, 0).astype(np.uint16)
         return Slice(VersionedEvents(events, versions), (), until)
@@ -564,9 +565,10 @@ class _Versions:
             events = np.insert(events, at, np.concatenate([one for _, one in inserted]))
             given = np.insert(given, at, given[at])
         versions = np.zeros(len(events), VERSION)
-        versions["stamp"], versions["switch"] = given["stamp"], given["switch"]
+        for name in ("stamp", "switch"):
+            versions[name] = given[name]
         state = events["action"] == Action.STATE
-        keys = [given["stamp"], given["sequence"], events["instrument"], state]
+        keys: list[NDArray[np.int64]] = [given["stamp"], given["sequence"], events["instrument"], state]
         starts = np.ones(len(events), np.bool_)
         starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
         ends = np.append(np.flatnonzero(starts)[1:], len(events)) - 1

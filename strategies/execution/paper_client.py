@@ -162,7 +162,9 @@ class PaperClient:
         own = exchange.take_fill_rows(fills)
         # At once it is told with what becomes of it.
         # What comes once another order is done is known before.
-        kept = (news["status"] != SENT) | (not self._instant) | (news["modified"] != 0)
+        status: NDArray[np.uint8] = news["status"]
+        modified: NDArray[np.uint8] = news["modified"]
+        kept = (status != SENT) | (not self._instant) | (modified != 0)
         news = news[kept] if self._instant else news
         before = {order_id: row for order_id, (_, row) in self._known.items()}
         found = OrderNews(
@@ -181,9 +183,13 @@ class PaperClient:
 
     def _note_terms(self, sent: NDArray[np.void]) -> None:
         """Notes which of the orders that NEWS[n] tell were sent only reduce positions, and which are tied."""
-        counts = sent[(sent["reduces"] != 0) | (sent["group"] != sent["id"])]
-        for order_id, group, reduces in counts[["id", "group", "reduces"]].tolist():
-            if reduces:
+        ids: NDArray[np.int64] = sent["id"]
+        groups: NDArray[np.int64] = sent["group"]
+        reduces: NDArray[np.uint8] = sent["reduces"]
+        counts = np.flatnonzero((reduces != 0) | (groups != ids))
+        told = (column.take(counts).tolist() for column in (ids, groups, reduces))
+        for order_id, group, only_reduces in zip(*told, strict=True):
+            if only_reduces:
                 self._uncounted.add(order_id)
             if group != order_id:
                 self._ties[order_id] = group
@@ -192,8 +198,10 @@ class PaperClient:
         """Brings the fills of NEWS[n] into the ledger; their fees, 1e-8."""
         if not len(fills):
             return np.empty(0, np.int64)
-        counts, fees = news["fills"], []
-        indexes, sides = (np.repeat(news[name], counts).tolist() for name in ("instrument", "side"))
+        counts: NDArray[np.int64] = news["fills"]
+        fees = []
+        own: list[NDArray[np.int64]] = [news["instrument"], news["side"]]
+        indexes, sides = (np.repeat(column, counts).tolist() for column in own)
         for index, side, (time, lots, ticks, maker) in zip(indexes, sides, fills.tolist(), strict=True):
             money = self._ledger.money(index)
             fee = self._fees.of(self._instruments[index], ticks, lots, bool(maker), money, time)
