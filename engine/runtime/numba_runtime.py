@@ -14,7 +14,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Protocol
@@ -284,13 +284,17 @@ class NumbaViewCopy:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """The plan of a program, and the modules that are generated for it, with the constants they read."""
+    """The plan of a program, and the modules that are generated for it, with the constants they read.
+
+    recorders: those that record, by what they do.
+    """
 
     plan: Plan
     numbered: NumberedPlan
     constants: Mapping[Constant, int]
     module: ModuleType
     driver: ModuleType
+    recorders: dict[tuple[Recorded, ...], ModuleType] = field(default_factory=dict)
 
 
 # Of programs started last. One that is replaced is started several times: to rehearse, as it is and will be.
@@ -340,6 +344,7 @@ class NumbaRuntime:
             code.module,
             code.driver,
         )
+        self._recorders = code.recorders
         self._layout = layout_for(self.plan)
         self._maps = tuple(m.name for m in program.maps)
         self._constants = Constants(dictionary)
@@ -406,9 +411,11 @@ class NumbaRuntime:
     def record(self, recordings: Sequence[Recording]) -> NumbaRecorder:
         """See Runtime."""
         self._end_looks()
-        recorded = [Recorded(self._results[r.view], r.per_message) for r in recordings]
-        source = record_module(self._numbered, self.module.__name__, recorded)
-        self._recording = publish_text("record", source)
+        recorded = tuple(Recorded(self._results[r.view], r.per_message) for r in recordings)
+        if recorded not in self._recorders:
+            source = record_module(self._numbered, self.module.__name__, recorded)
+            self._recorders[recorded] = publish_text("record", source)
+        self._recording = self._recorders[recorded]
         self._state[CONSTANTS] = self._constants.store()
         lists = [self._looks.record(one.view, one.per_message) for one in recorded]
         self._recording.look(self.address, True, -1)
