@@ -27,6 +27,7 @@ CROSSED_LIMIT = 5 * 10**9
 _MOST_WAITING = 2048 * EVENT.itemsize
 _STATE, _LAST = int(Action.STATE), int(Flag.LAST)
 _TOLD = int(Action.FUNDING)
+_BYTES = np.dtype((np.void, EVENT.itemsize))
 # Where a record's action is, and that of the last of several, from their end.
 assert EVENT.fields is not None
 _ACTION = EVENT.fields["action"][1]
@@ -168,7 +169,9 @@ def with_states(events: Events, told: Sequence[tuple[int, Events]]) -> Events:
     for place, state in told:
         pieces += [events[start:place], state]
         start = place
-    return np.concatenate([*pieces, events[start:]])
+    # As bytes, since records are copied field by field.
+    parts = [piece.view(_BYTES) for piece in (*pieces, events[start:])]
+    return np.concatenate(parts).view(EVENT)
 
 
 class CrossedWatch:
