@@ -689,8 +689,14 @@ class _Term:
             case ((MapRef() as read,),) if frozenset(unbound(read.keys, self.known)) == frozenset(free):
                 self.lowering.type_keys(read)
                 return self._way(read, exists)
-        rank = (2 * (len(free) == len(exists.group)) + 1, len(free))
+        scan = len(free) == len(exists.group) and not all(map(self._narrows, exists.body.terms))
+        rank = (2 * scan + 1, len(free))
         return rank, partial(self._loop_gathered, exists, tuple(free))
+
+    def _narrows(self, term: Term) -> bool:
+        """Whether known keys lead to the rows of a term."""
+        reads = (f for f in term if isinstance(f, MapRef))
+        return any(len(unbound(r.keys, self.known)) < len(r.keys) for r in reads)
 
     def _loop_gathered(self, exists: Exists, free: tuple[Var, ...]) -> None:
         self._take(exists)

@@ -46,8 +46,8 @@ def compiled(sql: str, parameters: Parameters = (), materialize: str = "full") -
 
 
 def compiled_entry(entry: Entry, materialize: str = "full") -> CompiledProgram:
-    """The views of an entry and their program, compiled once, in a tenth of the steps that there are."""
-    with patch.object(Budget.__init__, "__defaults__", (MOST_STEPS // 10,)):
+    """The views of an entry and their program, compiled once, in a fiftieth of the steps that there are."""
+    with patch.object(Budget.__init__, "__defaults__", (MOST_STEPS // 50,)):
         return _compiled(entry.sql, tuple(entry.parameters.items()), materialize)
 
 

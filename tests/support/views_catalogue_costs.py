@@ -31,6 +31,16 @@ SELECT a, b, n FROM (SELECT a, b, COUNT(*) AS n, SUM(b) AS total FROM r GROUP BY
 SELECT a, n, RANK() OVER (ORDER BY n DESC) AS place FROM (SELECT a, COUNT(*) AS n FROM r GROUP BY a) d
 -- dense_places_of_groups
 SELECT b, DENSE_RANK() OVER (ORDER BY n) AS place FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) d
+-- first_groups_of_a_join
+SELECT s.d, COUNT(*) AS n FROM r, s WHERE s.b = r.b GROUP BY s.d ORDER BY n DESC, s.d LIMIT 2
+-- first_groups_of_both_sides
+SELECT r.a, s.d FROM r, s WHERE s.b = r.b AND r.c > 0 GROUP BY r.a, s.d ORDER BY COUNT(*), r.a, s.d LIMIT 2
+-- first_groups_of_a_self_join
+SELECT q.c, COUNT(*) AS n FROM r, r q WHERE q.b = r.b GROUP BY q.c ORDER BY n DESC, q.c LIMIT 2
+-- exists_in_a_join
+SELECT r.a, r.c FROM r WHERE EXISTS (SELECT 1 FROM s, s q WHERE s.b = r.b AND q.d = s.d AND q.c > s.c)
+-- sum_of_a_join
+SELECT r.a FROM r WHERE r.c < (SELECT SUM(q.c) FROM s, s q WHERE s.b = r.b AND q.d = s.d)
 -- groups_above_others
 SELECT d.a, COUNT(*) AS n FROM (SELECT a, SUM(b) AS v FROM r GROUP BY a) d,
     (SELECT c, SUM(b) AS v FROM s GROUP BY c) e WHERE d.v > e.v GROUP BY d.a

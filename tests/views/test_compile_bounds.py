@@ -1,6 +1,6 @@
 """Every query ends: compiled within its steps, or refused by name; counted in steps, never in seconds.
 
-Views of the catalogue are compiled in a tenth of the steps, wherever they are (`compiled_entry`).
+Views of the catalogue are compiled in a fiftieth of the steps, wherever they are (`compiled_entry`).
 """
 
 import pytest

@@ -89,6 +89,11 @@ CASES = {
         "SELECT broker_id, COUNT(*) AS n FROM bids GROUP BY broker_id ORDER BY n DESC LIMIT 3",
         Cost.ROWS,
     ),
+    "first groups of a join": (
+        "SELECT a.broker_id, COUNT(*) AS n FROM bids b, asks a WHERE b.id = a.id GROUP BY a.broker_id "
+        "ORDER BY n DESC LIMIT 3",
+        Cost.SLICE,
+    ),
     "groups above others": (
         "SELECT COUNT(*) AS n FROM (SELECT symbol, COUNT(*) AS n FROM bids GROUP BY symbol) b, "
         "(SELECT symbol, COUNT(*) AS n FROM asks GROUP BY symbol) a WHERE b.n > a.n",

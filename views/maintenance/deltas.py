@@ -52,6 +52,7 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.conditions import linear_form
 from orderbook.views.m3 import MapDeclaration
+from orderbook.views.maintenance.joined import joined_groups
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, next_beyond
 from orderbook.views.maintenance.sides import near_limits, side_limits
 from orderbook.views.names import apart_from, used_outside
@@ -420,8 +421,13 @@ def _reevaluated(
     shared = common(every)
     beyond_keys = all(any(v not in keys for v in d) for d in every)
     sure = {t: _never_null(t, known) | _sure_parameters(relation) for t in reading}
+    joined = {t: joined_reach(t, relation, keys) for t in reading}
     limited = all(
-        all(found) or not _has_rows(t) or extreme_limits(t, relation) or _limited(t, relation, sure[t])
+        joined[t]
+        or all(found)
+        or not _has_rows(t)
+        or extreme_limits(t, relation)
+        or _limited(t, relation, sure[t])
         for t, found in zip(reading, nested, strict=True)
     )
     few = all(_narrow(t, relation) or _limited(t, relation, sure[t]) for t in reading)
@@ -429,9 +435,27 @@ def _reevaluated(
         return [_assignment(declaration, relation, shared if keys <= set(shared) else {})]
     result = []
     for term, domains in zip(reading, nested, strict=True):
+        if (reach := joined[term]) is not None:
+            result += _again(declaration, term, relation, [reach.domain], sure[term], reach.limits)
+            continue
         result += _again(declaration, term, relation, domains, sure[term])
         result += _direct(declaration, Poly((term,)), relation, insert, domains, sure[term])
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedReach:
+    """What a row reaches through rows that it joins: what limits it, beside what is known of all of it."""
+
+    domain: Domain
+    limits: Term
+
+
+def joined_reach(term: Term, relation: Relation, outer: frozenset[Var]) -> JoinedReach | None:
+    """The reach through rows that the row joins; None where these say no more than the row itself."""
+    domain = common(nested_domains(term, relation, outer) or [{}])
+    limits = joined_groups(term, relation.name, parameters(relation), frozenset(domain), outer)
+    return None if limits is None else JoinedReach(domain, limits)
 
 
 def _limited(term: Term, relation: Relation, sure: frozenset[Var]) -> bool:
@@ -481,12 +505,16 @@ def _again(
     relation: Relation,
     domains: list[Domain],
     sure: frozenset[Var],
+    joined: Term = (),
 ) -> list[Piece]:
     """The term over each domain, those before it left out: as it was taken away, as it is added."""
     pieces = []
-    near = _near(term, relation, sure)
-    sides = product(*_sides(term, relation, sure)) if near is None else near
-    limits = product(*extreme_limits(term, relation)) * sides
+    if joined:
+        limits = product(*joined)
+    else:
+        near = _near(term, relation, sure)
+        sides = product(*_sides(term, relation, sure)) if near is None else near
+        limits = product(*extreme_limits(term, relation)) * sides
     for i, domain in enumerate(domains):
         body = _marked(Poly((term,)), declaration.keys) * limits
         for earlier in domains[:i]:

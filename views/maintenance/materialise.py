@@ -7,8 +7,8 @@ finite, and inequalities with parameters stay outside as range lookups.
 
 Groups that are compared by an aggregate are kept in a map with its value among the keys.
 `EXISTS[g](Q) * (v ^= S)` beside a comparison of v with another value would be a loop over all groups.
-Where a change reaches one group only, a map keyed by g and v costs one entry taken out and one put in,
-and an index over v answers the comparison.
+Where a change reaches one group, or those that its row joins, a map keyed by g and v costs one entry taken
+out and one put in for each, and an index over v answers the comparison.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ from orderbook.views.conditions import linear_form
 from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.components import Bound, components_of, split_mixed
-from orderbook.views.maintenance.deltas import nested_domains
+from orderbook.views.maintenance.deltas import joined_reach, nested_domains
 from orderbook.views.maintenance.neighbours import with_neighbours_found
 from orderbook.views.materialization import Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
@@ -99,6 +99,12 @@ class _Ranking:
 
     def groups(self) -> RankedGroups | None:
         lifts = {f.var: f for f in self._own_lifts()}
+        if self._compared_by(lifts) is None:
+            return None
+        # What a change reaches takes long to tell.
+        return self._compared_by({v: f for v, f in lifts.items() if self._reaches_few(f)})
+
+    def _compared_by(self, lifts: Mapping[Var, Lift]) -> RankedGroups | None:
         around = self.bound | bound_in(self.term)
         others = around - {*self.exists.group, *lifts}
         # What is read of the group itself needs no search for it.
@@ -128,7 +134,7 @@ class _Ranking:
         return frozenset(v for f in self.term if variable_set(f) & own for v in bound_by(f))
 
     def _own_lifts(self) -> Iterator[Lift]:
-        """Exact aggregates of the groups, each changed for one of them by one row."""
+        """Exact aggregates of the groups."""
         around = self.bound | bound_in(self.term)
         for lift in self.term:
             if not isinstance(lift, Lift) or lift.var in self.bound or not relations(lift):
@@ -138,9 +144,21 @@ class _Ranking:
             ):
                 continue
             kind = sum_type(lift.body, Types({**self.types, **row_types(lift.body, self.known)}), self.known)
-            if kind.exact and _reaches_one(self.exists, lift, self.bound, self.known):
+            if kind.exact:
                 self.types[lift.var] = kind
                 yield lift
+
+    def _reaches_few(self, lift: Lift) -> bool:
+        """Whether a change of a row reaches one group, or those that it joins; the clock's may reach all."""
+        group, outer = frozenset(self.exists.group) - self.bound, frozenset(self.exists.group)
+        pair = (self.exists, lift)
+        for relation in (self.known[name] for name in relations(pair) if self.known[name].max_rows > 1):
+            if all(group <= domain.keys() for domain in nested_domains(pair, relation, outer)):
+                continue
+            reach = joined_reach(pair, relation, outer)
+            if reach is None or not group <= reach.domain.keys() | bound_in(reach.limits):
+                return False
+        return True
 
     def _one_word(self, variable: Var) -> bool:
         return fits_word(self.types[variable])
@@ -198,18 +216,6 @@ def _at_any_depth(body: Poly) -> Iterator[Factor]:
             yield factor
             if isinstance(factor, NESTED):
                 yield from _at_any_depth(factor.body)
-
-
-def _reaches_one(exists: Exists, lift: Lift, bound: frozenset[Var], known: Mapping[str, Relation]) -> bool:
-    """Whether a change of a row reaches one group at most; what has one row, as the clock, may reach all."""
-    group = frozenset(exists.group) - bound
-    pair = (exists, lift)
-    return all(
-        group <= domain.keys()
-        for name in relations(pair)
-        if known[name].max_rows > 1
-        for domain in nested_domains(pair, known[name], frozenset(exists.group))
-    )
 
 
 @dataclass(frozen=True, slots=True)
