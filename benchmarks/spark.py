@@ -5,7 +5,7 @@ Core time is that of all processes, Java's too, over the events read; Spark's st
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -36,6 +36,8 @@ _BROKERS = "CREATE VIEW brokers AS SELECT broker_id, SUM(volume) AS volume FROM 
 _LARGEST = "CREATE VIEW largest AS SELECT MAX(b.volume) AS volume, SUM(b.volume) AS total FROM brokers b;"
 
 
+# Of how many times fewer events the part of a job that grows with them is told from the rest.
+_FEWER = 8
 _END, _SECOND = Granularity("end"), Granularity("interval", 10**9)
 
 
@@ -115,8 +117,10 @@ def main(
         for one in chosen:
             table(one, columns, _measure(jobs[one], 2 * CORES, specs, executor, folder, count, runs))
         if Part.KERNEL in part:
-            columns = [about, "by hand in mapInArrow", "Spark", "ratio"]
-            table(Part.KERNEL, columns, _beside_kernel(specs, executor, folder, count, runs))
+            few = write_days(folder / "few-days", max(1, count // _FEWER), SYMBOLS, DAYS, 1)
+            sizes = {few: source_specs([str(folder / "few-days")]), count: specs}
+            columns = [f"{count:,} events, core ns", "all", f"of {few:,}", "an event", "a job, s", "ratio"]
+            table(Part.KERNEL, columns, _beside_kernel(sizes, executor, folder, runs))
         if Part.CUT in part:
             time_cuts(executor, folder, count // 20, runs)
 
@@ -151,18 +155,29 @@ def _measure(
 
 
 def _beside_kernel(
-    specs: Sequence[SourceSpec], executor: SparkExecutor, folder: Path, count: int, runs: int
+    sizes: Mapping[int, Sequence[SourceSpec]], executor: SparkExecutor, folder: Path, runs: int
 ) -> list[list[str]]:
-    """`depth` beside the same written by hand, at the end and with a row for every message."""
+    """`depth` beside the same written by hand, at the end and with a row for every message, of few and of
+    many events: what an event costs is by what they differ, the rest is the job's."""
     session = spark_session(SparkOptions(master=f"local[{CORES}]"))
-    files = [spec.paths for spec in specs]
+    few, count = sizes
     rows = []
     for job in (LOCAL[0], LOCAL[2]):
         history = job.granularity.unit != "end"
-        hand = _measured(partial(specialised, session, files, folder / "by-hand", 2 * CORES, history), runs)
-        spark = _measured(partial(_job, job, specs, executor, folder, 2 * CORES), runs)
-        ratio = f"{spark[0] / hand[0]:.1f} x"
-        rows.append([job.name, *(f"{one[0] / count * 1e9:,.0f}" for one in (hand, spark)), ratio])
+        slopes: list[float] = []
+        for name in ("by hand in mapInArrow", "Spark"):
+            found = {}
+            for events, specs in sizes.items():
+                files = [spec.paths for spec in specs]
+                run: Callable[[], object] = partial(_job, job, specs, executor, folder, 2 * CORES)
+                if name != "Spark":
+                    run = partial(specialised, session, files, folder / "by-hand", 2 * CORES, history)
+                found[events] = _measured(run, runs)[0]
+            slopes.append((found[count] - found[few]) / (count - few))
+            each = [found[count] / count, found[few] / few, slopes[-1]]
+            ratio = f"{slopes[-1] / slopes[0]:.1f} x" if name == "Spark" else ""
+            job_seconds = f"{found[few] - few * slopes[-1]:.2f}"
+            rows.append([f"{job.name}: {name}", *(f"{one * 1e9:,.0f}" for one in each), job_seconds, ratio])
     return rows
 
 
