@@ -3,7 +3,9 @@
 A version for each change, as blocks have it, is more than a stage needs whose rows come in their order.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +13,35 @@ from numpy.typing import NDArray
 from orderbook.core.jit import called_with
 from orderbook.engine.maps.memory import load, store
 
+# When a look is taken: (stamp, switch, sequence), see `Granularity`.
+LOOK = np.dtype([("stamp", "<i8"), ("switch", "<i8"), ("sequence", "<i8")])
+Unit = Literal["event", "message", "interval"]
+_UNITS: Mapping[Unit, int] = {"event": 0, "message": 1, "interval": 2}
+_EVENT, _INTERVAL = _UNITS["event"], _UNITS["interval"]
 
-@called_with("iiii")
-def _owners(counts: int, changes: int, count: int, out: int) -> int:
-    """Writes to int64[count] which event made each of `changes`, int64[count] in increasing order."""
+
+@called_with("iiiiiiiiii")
+def _looks(
+    counts: int, stamps: int, lasts: int, switch: int, before: int,
+    changes: int, count: int, unit: int, length: int, out: int,
+) -> int:  # fmt: skip
+    """Writes to LOOK[count] the versions of the looks that take in `changes`, int64[count] in increasing
+    order."""
     event, end = 0, load(counts, 0)
     for place in range(count):
         change = load(changes, place)
         while change >= end:
             event += 1
             end += load(counts, event)
-        store(out, place, event)
+        stamp = load(stamps, event)
+        if unit == _INTERVAL:
+            store(out, 3 * place, (stamp // length + 1) * length)
+            store(out, 3 * place + 1, 0)
+            store(out, 3 * place + 2, 0)
+        else:
+            store(out, 3 * place, stamp)
+            store(out, 3 * place + 1, switch)
+            store(out, 3 * place + 2, before + 1 + event if unit == _EVENT else load(lasts, event))
     return 0
 
 
@@ -39,9 +59,15 @@ class MessageVersions:
     switch: int
     before: int
 
-    def owners(self, changes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The events that made changes, int64[k] in increasing order."""
+    def looks(self, changes: NDArray[np.int64], unit: Unit, length: int) -> NDArray[np.void]:
+        """The versions of the looks, LOOK[k], that take in changes, int64[k] in increasing order.
+
+        unit, length: as of Granularity.
+        """
         changes = np.ascontiguousarray(changes)
-        found = np.empty(len(changes), np.int64)
-        _owners(self.counts.ctypes.data, changes.ctypes.data, len(changes), found.ctypes.data)
+        found = np.empty(len(changes), LOOK)
+        _looks(
+            self.counts.ctypes.data, self.stamps.ctypes.data, self.lasts.ctypes.data, self.switch,
+            self.before, changes.ctypes.data, len(changes), _UNITS[unit], length, found.ctypes.data,
+        )  # fmt: skip
         return found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
 from orderbook.engine.distribution.blocks import VERSION, Block, RowVersion, Versions, joined, row_version
-from orderbook.engine.distribution.message_versions import MessageVersions
+from orderbook.engine.distribution.message_versions import LOOK, MessageVersions
 from orderbook.engine.distribution.stages import Output, Phase, Stage
 from orderbook.engine.runtime.interface import Recorder, Recording, Records
 from orderbook.engine.runtime.live_view import Key, ViewLayout, ViewRow
@@ -23,9 +23,6 @@ from orderbook.engine.runtime.program_start import start_runtime
 from orderbook.engine.runtime.row_format import RowFormat, UnpackedRow, one_word, recoded, unpacker
 from orderbook.views.m3 import Result
 from orderbook.views.types import Kind, Relation
-
-# When a look is taken: (stamp, switch, sequence), see `Granularity`.
-LOOK = np.dtype([("stamp", "<i8"), ("switch", "<i8"), ("sequence", "<i8")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +74,6 @@ class Granularity:
                 return flags
             case _:
                 return batch.flags
-
-    def looks_at(self, changes: NDArray[np.int64], versions: MessageVersions) -> NDArray[np.void]:
-        """The versions of the looks, LOOK[k], that take in changes, int64[k] in increasing order."""
-        owners = versions.owners(changes)
-        looks, stamps = np.zeros(len(owners), LOOK), versions.stamps.take(owners)
-        if self.unit == "interval":
-            looks["stamp"] = (stamps // self.length + 1) * self.length
-        else:
-            looks["stamp"], looks["switch"] = stamps, versions.switch
-            own = versions.before + 1 + owners if self.unit == "event" else versions.lasts.take(owners)
-            looks["sequence"] = own
-        return looks
 
     def over(self, version: np.void, until: int | None) -> bool:
         """Whether the unit of a version is over where all that comes has a stamp of `until` or more."""
@@ -352,7 +337,7 @@ class StageRunner:
             self._latest["stamp"] = versions.stamps[last]
         history = {}
         for recording, own in zip(self._recordings, records, strict=True):
-            looks = self.granularity.looks_at(own.changes, versions)
+            looks = versions.looks(own.changes, self.granularity.unit, self.granularity.length)
             rows = History(recording.view, looks, own.keys, own.new)
             history[recording.view] = _joined(before[recording.view], rows) if before else rows
         return history

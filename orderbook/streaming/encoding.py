@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE
 from orderbook.engine.distribution.blocks import VERSION, Block, decode_blocks, encode_blocks, row_version
-from orderbook.engine.distribution.stage_runner import LOOK, History
+from orderbook.engine.distribution.message_versions import LOOK
+from orderbook.engine.distribution.stage_runner import History
 from orderbook.engine.protocol.messages import (
     SWITCHES,
     Address,

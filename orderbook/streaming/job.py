@@ -19,7 +19,7 @@ from pyarrow import parquet as pq
 
 from orderbook.backtesting.tasks import JobSettings, begun_manifest, check_program
 from orderbook.core.errors import SourceError, UserError
-from orderbook.engine.distribution.stage_runner import LOOK
+from orderbook.engine.distribution.message_versions import LOOK
 from orderbook.jobs.datasets import (
     VERSION_COLUMNS,
     DataFile,

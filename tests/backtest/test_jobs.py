@@ -19,7 +19,8 @@ from samples import examples
 
 import orderbook
 from orderbook.core.errors import DataError, UserError
-from orderbook.engine.distribution.stage_runner import LOOK, History
+from orderbook.engine.distribution.message_versions import LOOK
+from orderbook.engine.distribution.stage_runner import History
 from orderbook.jobs.datasets import DataFile, Dataset, fills_dataset, history_of, orders_dataset, schema_of
 from orderbook.jobs.folder import (
     FORMAT_VERSION,
