@@ -150,11 +150,13 @@ def _book_reader(
     errors: list[SourceError],
 ) -> BookReader | None:
     """What reads a task's one source, where its stages read nothing but the books of that; else None."""
-    place, spec = sources[0]
     stages = [layout.stages[number] for number in task.stages]
-    of_books = all(fed_by_books(stage, layout.program) for stage in stages)
+    of_books = bool(stages) and all(fed_by_books(stage, layout.program) for stage in stages)
     timed = task.clock and bool(timed_relations(layout.program))
-    if len(sources) > 1 or not (spec.instruments and stages and of_books) or timed or spec.log:
+    if len(sources) != 1 or not of_books or timed:
+        return None
+    place, spec = sources[0]
+    if not spec.instruments or spec.log is not None:
         return None
     numbered = layout.settings.granularity.unit != "end"
     unread = unread_fields(stages, layout.program)
