@@ -30,8 +30,9 @@ from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instruments
 from orderbook.views.program import CompiledProgram
 
-# Events of a batch: so many, with what books make of them, stay in a cache of 2 MB.
-_BATCH = 1 << 14
+# Events of a batch: so many, with what books make of them, stay in a cache of 2 MB; more where rows of each
+# batch become a table, which costs as much for few of them.
+_BATCH, _BATCH_OF_HISTORY = 1 << 14, 1 << 16
 _LAST = int(Flag.LAST)
 _EVENT_BYTES = EVENT.itemsize
 _event_at = record_at(EVENT)
@@ -173,7 +174,7 @@ class BookReader:
         unread: Collection[str],
     ) -> None:
         self.problems = Problems()
-        opened = spec.open(_BATCH, unread)
+        opened = spec.open(_BATCH_OF_HISTORY if numbered else _BATCH, unread)
         assert is_event_source(opened)
         self.source: WatchedSource = watched(opened)
         self._crossed = opened if isinstance(opened, SourceWithCrossedStates) else None

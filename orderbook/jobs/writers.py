@@ -144,7 +144,8 @@ class HistoryTables:
             high = np.ascontiguousarray(history.rows[:, at + 2]) if wide else None
             arrays[name] = self._array(name, kind, values, there & (history.rows[:, at] != 0), high)
         arrays[GONE] = pa.array(~there)
-        arrays[MULTIPLICITY] = pa.array(counts, mask=~there)
+        # Without a mask nothing is copied.
+        arrays[MULTIPLICITY] = pa.array(counts, mask=None if there.all() else ~there)
         return pa.table([arrays[name] for name in self._schema.names], schema=self._schema)
 
     def _array(

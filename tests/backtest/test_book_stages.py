@@ -87,7 +87,10 @@ def both(folder: Path, source: Path, granularity: str, **kinds: Any) -> list[tup
 
 @given(_EVENTS, st.sampled_from(GRANULARITIES), st.sampled_from([1, 5, 1000]))
 def test_rows_are_those_of_blocks(drawn: Drawn, granularity: str, batch: int) -> None:
-    with tempfile.TemporaryDirectory() as name, patch.object(book_stages, "_BATCH", batch):
+    with (
+        tempfile.TemporaryDirectory() as name,
+        patch.multiple(book_stages, _BATCH=batch, _BATCH_OF_HISTORY=batch),
+    ):
         folder = Path(name)
         with RecordWriter(folder / "events.parquet", INSTRUMENTS) as writer:
             writer.write(stream(drawn))
@@ -99,7 +102,7 @@ def test_rows_are_those_of_blocks(drawn: Drawn, granularity: str, batch: int) ->
 def test_compiled_stages_of_quotes_and_book_events(granularity: str, tmp_path: Path) -> None:
     write_records(tmp_path / "flow", 900, 1, 2, 5, apart=True)
     kinds: dict[str, Any] = {"views": ("touches", "happened"), "sql": HISTORIES, "backend": "numba"}
-    with patch.object(book_stages, "_BATCH", 100):
+    with patch.multiple(book_stages, _BATCH=100, _BATCH_OF_HISTORY=100):
         expected, found = both(tmp_path, tmp_path / "flow", granularity, **kinds)
     assert expected[0]["touches"] and found == expected
 
@@ -112,8 +115,7 @@ def test_a_source_that_is_damaged_ends_there(tmp_path: Path) -> None:
     data[start : start + 200] = bytes(200)
     path.write_bytes(data)
     kinds: dict[str, Any] = {"views": ("depth",), "backend": "numba"}
-    with patch.object(book_stages, "_BATCH", 1 << 16):
-        expected, found = both(tmp_path, path, "message", **kinds)
+    expected, found = both(tmp_path, path, "message", **kinds)
     assert found[2] and found == expected
 
 
