@@ -14,6 +14,7 @@ import zstandard
 from databento_files import ALWAYS, DAY, member, metadata, until_error
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from plain_book import PlainBook, messages, read
 
 from orderbook.core.changes import Dictionary
@@ -64,9 +65,12 @@ def brief(source: DatabentoSource) -> list[tuple[int, ...]]:
 def in_ticks(source: DatabentoSource, events: np.ndarray) -> np.ndarray:
     """The events with prices in ticks."""
     steps = np.array([one.tick_units for one in source.instruments])
-    assert not (events["price"] % steps[events["instrument"]]).any()
+    numbers: NDArray[np.int32] = events["instrument"]
+    prices: NDArray[np.int64] = events["price"]
+    units = steps.take(numbers)
+    assert not (prices % units).any()
     events = events.copy()
-    events["price"] //= steps[events["instrument"]]
+    events["price"] = prices // units
     return events
 
 

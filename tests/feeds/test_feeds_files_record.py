@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from orderbook.core.errors import SourceError
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
@@ -92,7 +93,8 @@ def test_several_files_are_one_source_with_one_list_of_instruments(tmp_path: Pat
     assert isinstance(source, RecordSource)
     assert list(source.instruments) == [BTC, ETH, AMZN]
     events = np.concatenate(list(source))
-    second["instrument"] = np.array([2, 0])[second["instrument"]]
+    numbers: NDArray[np.int32] = second["instrument"]
+    second["instrument"] = np.array([2, 0]).take(numbers)
     assert events.tobytes() == np.concatenate([first, second]).tobytes()
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from plain_book import PlainBook
 
 from benchmarks.abuse_as_described import with_abuse
@@ -33,6 +34,7 @@ def test_books_stay_valid_and_events_of_the_stream_stay(seed: int) -> None:
                 own = (*own[:3], expected[3], *own[4:])
             place += own == expected
     assert place == len(clean)
-    assert all(np.diff(events[name]).min() >= 0 for name in ("exchange_time", "receive_time", "sequence"))
+    times: list[NDArray[np.int64]] = [events[name] for name in ("exchange_time", "receive_time", "sequence")]
+    assert all(np.diff(column).min() >= 0 for column in times)
     added = events["order_id"][(events["action"] == Action.ADD)]
     assert len(np.unique(added)) == len(added)

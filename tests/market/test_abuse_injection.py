@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from plain_book import PlainBook
 
 from orderbook.core.errors import UserError
@@ -49,7 +50,8 @@ def check_books(events: np.ndarray) -> None:
         if event["flags"] & Flag.LAST and book.state == BookState.VALID:
             bids, asks = book.levels[Side.BID], book.levels[Side.ASK]
             assert not bids or not asks or max(bids) < min(asks), event
-    assert all(np.diff(events[name]).min() >= 0 for name in ("exchange_time", "receive_time", "sequence"))
+    times: list[NDArray[np.int64]] = [events[name] for name in ("exchange_time", "receive_time", "sequence")]
+    assert all(np.diff(column).min() >= 0 for column in times)
     assert events["flags"][-1] & Flag.LAST
 
 
@@ -234,7 +236,9 @@ def test_episodes_of_a_kind_do_what_it_says() -> None:
     whole = [label for label in injector.labels if not label.cut_short]
     assert {label.kind for label in whole} == set(KINDS)
     added = {int(e["order_id"]): e for e in events if e["action"] == Action.ADD}
-    usual = float(np.median(clean["volume"][clean["action"] == Action.ADD]))
+    volumes: NDArray[np.int64] = clean["volume"]
+    actions: NDArray[np.uint8] = clean["action"]
+    usual = float(np.median(volumes[actions == Action.ADD]))
     for label in whole:
         deceptive = [added[i] for i in label.non_bona_fide]
         genuine = [added[i] for i in label.bona_fide]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from book_model import BookModel
+from numpy.typing import NDArray
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import UserError
@@ -84,7 +85,9 @@ def test_activity_is_uneven_and_every_kind_of_event_occurs() -> None:
     told = {Action.FUNDING, Action.MARK, Action.OPEN_INTEREST, Action.LIQUIDATION}
     others = {Action.LEVEL, Action.CLEAR, Action.INSTRUMENT, *told}
     assert set(np.unique(events["action"]).tolist()) == set(Action) - others
-    assert len(np.unique(events["broker_id"][events["action"] == Action.ADD])) == 10
+    brokers: NDArray[np.int32] = events["broker_id"]
+    actions: NDArray[np.uint8] = events["action"]
+    assert len(np.unique(brokers[actions == Action.ADD])) == 10
     lengths = np.diff(np.flatnonzero(events["flags"] & Flag.LAST))
     assert lengths.max() > 8
 

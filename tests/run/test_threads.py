@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from samples import PATIENCE, examples
 
 from orderbook.commands.replay import replay
@@ -373,7 +374,8 @@ def recorded(folder: Path) -> Path:
     events = flow(11, 3000)
     lasts = np.flatnonzero(events["flags"] & Flag.LAST)
     assert len(lasts) > 2000
-    events["instrument"] = np.clip(events["instrument"], 0, len(INSTRUMENTS) - 1)
+    numbers: NDArray[np.int32] = events["instrument"]
+    events["instrument"] = numbers.clip(0, len(INSTRUMENTS) - 1)
     path = folder / "flow.parquet"
     with RecordWriter(path, INSTRUMENTS) as writer:
         writer.write(events)

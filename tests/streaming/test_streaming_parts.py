@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from backtest_support import job_settings
+from numpy.typing import NDArray
 from streaming_support import (
     DEEP,
     Recorded,
@@ -100,7 +101,9 @@ def test_the_log_of_a_run_gives_what_its_sources_give(recorded: Recorded, tmp_pa
         log.append(instruments_record(0, instruments))
         for part in read_slices(list(enumerate(specs)), instruments):
             events, versions = part.events.events, part.events.versions
-            ends = np.flatnonzero(np.diff(versions["last"]) | np.diff(versions["switch"])) + 1
+            last: NDArray[np.int64] = versions["last"]
+            switches: NDArray[np.int64] = versions["switch"]
+            ends = np.flatnonzero(np.diff(last) | np.diff(switches)) + 1
             for own, places in zip(np.split(events, ends), np.split(versions, ends), strict=True):
                 if len(own):
                     switch = int(places["switch"][0])

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
+from numpy.typing import NDArray
 
 import orderbook
 from orderbook.backtesting import run as execute
@@ -100,7 +101,8 @@ def write_records(
     folder.mkdir(exist_ok=True)
     flow = np.concatenate(list(generate(events, symbols, 50, seed, resting=60, brokers=4)))
     for name in ("exchange_time", "receive_time"):
-        flow[name] = np.where(flow[name], flow[name][0] + slower * (flow[name] - flow[name][0]), 0)
+        times: NDArray[np.int64] = flow[name]
+        flow[name] = np.where(times, times[0] + slower * (times - times[0]), 0)
     instruments = synthetic_instruments(symbols)
     ends = np.flatnonzero(flow["flags"] & int(Flag.LAST)) + 1
     cuts = [0, *(int(ends[len(ends) * day // days]) for day in range(1, days)), len(flow)]
