@@ -20,7 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from orderbook.core.generated_code import publish
-from orderbook.engine.maps.ordered import cut_imports, cut_source
+from orderbook.engine.maps.cuts import cut_imports, cut_source
 from orderbook.engine.maps.shapes import hashed, ordered
 from orderbook.engine.maps.wide_numbers import wide_product
 

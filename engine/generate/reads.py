@@ -16,8 +16,8 @@ from orderbook.engine.generate.module_text import (
     tree_word,
 )
 from orderbook.engine.generate.plan_reads import CutText
+from orderbook.engine.maps.cuts import cut_imports, cut_source
 from orderbook.engine.maps.dense import dense_cut_imports, dense_cut_source
-from orderbook.engine.maps.ordered import cut_imports, cut_source
 from orderbook.engine.plan.steps import Cut, Extremum, Lookup, Range, RangeSum, Store
 from orderbook.engine.plan.stores import layout_of
 from orderbook.views.calculus import NEGATED, Apply, Cmp, Scalar, scalar_variables

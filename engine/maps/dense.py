@@ -18,7 +18,7 @@ HEAD = Template('''\
 """$title"""
 
 from orderbook.engine.maps.store_layout import (
-    ADDRESS, ADDRESS_BITS, COLUMN_KINDS, DIRECTORY, ENTRIES, ROOT, SEED, SHIFT, SLOTS, TAG,
+    ADDRESS, ADDRESS_BITS, COLUMN_KINDS, DIRECTORY, ENTRIES, SEED, SHIFT, SLOTS, TAG,
 )
 from orderbook.engine.maps.wide_numbers import load_wide, store_wide, wide
 from orderbook.engine.maps.memory import calloc, high_bits, load, mix, release, store
@@ -30,8 +30,9 @@ from orderbook.core.jit import jit
 PREFIX_WORDS = $prefix_words
 LAYOUT = "$layout"
 WORDS = $words
-# The word after the header: a block that holds nothing and is of no prefix, or 0.
+# The words after the header: a block that holds nothing and is of no prefix, or 0, and the only record.
 SPARE = COLUMN_KINDS
+RECORD = SPARE + 1
 
 ''')
 
@@ -39,7 +40,7 @@ STORE = Template('''\
 @jit()
 def create():
     """A new empty store: the address of its header."""
-    H = calloc(SPARE + 1, 8)
+    H = calloc(RECORD + 2, 8)
     $open_index
     return H
 
@@ -331,10 +332,11 @@ def dense_source(prefix_words: int, layout: str, domain: Domain, cursors: int) -
         "comma_prefix": f", {prefix}" if prefix else "",
         "hash": hash_text,
         "same_prefix": " and ".join(f"load(entry, {i}) == p{i}" for i in range(prefix_words)),
+        "open_record": "",
         "store_prefix": indent([f"store(entry, {i}, p{i})" for i in range(prefix_words)]),
-        "open_index": "index_open(H, PREFIX_WORDS, PREFIX_WORDS + 2)" if prefix else "store(H, ROOT, 0)",
-        "close_index": "index_close(H)" if prefix else "store(H, ROOT, 0)",
-        "clear_index": "index_clear(H)" if prefix else "store(H, ROOT, 0)",
+        "open_index": "index_open(H, PREFIX_WORDS, PREFIX_WORDS + 2)" if prefix else "store(H, RECORD, 0)",
+        "close_index": "index_close(H)" if prefix else "store(H, RECORD, 0)",
+        "clear_index": "index_clear(H)" if prefix else "store(H, RECORD, 0)",
         "index_bytes": " + index_bytes(H)" if prefix else "",
         "forget": "drop_record(H, tree)" if prefix else "store(tree, 0, 0)",
         "block_words": words.all,

@@ -1,7 +1,9 @@
 """Templates of an ordered store's module; `ordered.py` fills in what depends on the shape.
 
-`AROUND` is the function that looks once at a key for all that is done there; `ASSIGN`, and `ASSIGN_BY_ADDS`
-where sums may overflow or round, sets values. `SUMS` is what only a store with sums has.
+`CHANGE` is what an entry takes to come, change and go; a store of 128-bit sums has it twice, for sums of one
+word (see `scales.py`) and of two, and `ADD_SCALED` chooses. `AROUND` is the function that looks once at a key
+for all that is done there; `ASSIGN`, and `ASSIGN_BY_DIFFERENCE` and `ASSIGN_BY_ADDS` where sums may take two
+words, or round, sets values. `SUMS` is what only a store with sums has.
 """
 
 from string import Template
@@ -11,10 +13,10 @@ HEAD = Template('''\
 
 from orderbook.engine.maps.store_layout import (
     ADDRESS, ADDRESS_BITS, AROUND, AROUND_KEY, COLUMN_KINDS, COUNT, DIRECTORY, ENTRIES, ERROR, HIGHEST,
-    KEYS, LEFT, LOWEST, PATH, RIGHT, ROOT, SEED, SHIFT, SLOTS, SUM, TAG,
+    KEYS, LEFT, LOWEST, PATH, RIGHT, SCALES, SEED, SHIFT, SLOTS, SUM, TAG,
 )
 from orderbook.engine.maps.wide_numbers import (
-    checked_add, checked_subtract, high_word, load_apart, low_word, sum_doubles, wide, wide_difference,
+    checked_add, checked_subtract, high_word, low_word, sum_doubles, wide, wide_difference, wide_product,
 )
 from orderbook.engine.maps.memory import (
     calloc, gap, high_bits, load, load_double, mix, release, store, store_double,
@@ -29,6 +31,7 @@ from orderbook.engine.maps.tree import (
 from orderbook.engine.maps.tree_nodes import (
     count_at_most, count_below, raise_after, raise_checked_after, raise_wide_after, shift_words,
 )
+$scales
 from orderbook.core.jit import jit
 
 PREFIX_WORDS = $prefix_words
@@ -36,6 +39,7 @@ LAYOUT = "$layout"
 WORDS = $words
 FAN_OUT = $fan_out
 CHILDREN = $children
+RECORD = COLUMN_KINDS + $column_count
 $offsets
 
 ''')
@@ -44,13 +48,15 @@ NO_PREFIX = Template('''\
 @jit()
 def record(H):
     """The address of (root, height), or 0 when there is no tree."""
-    return H + 8 * ROOT if load(H, ROOT) != 0 else 0
+    return H + 8 * RECORD if load(H, RECORD) != 0 else 0
 
 
 @jit()
 def make_record(H):
-    """The record of the tree, there or not."""
-    return H + 8 * ROOT
+    """The record of the tree, which is not there."""
+    tree = H + 8 * RECORD
+$open_record
+    return tree
 
 
 @jit()
@@ -99,7 +105,9 @@ def make_record(H, $prefix):
 $store_prefix
     store(entry, PREFIX_WORDS, 0)
     store(entry, PREFIX_WORDS + 1, 0)
-    return entry + 8 * PREFIX_WORDS
+    tree = entry + 8 * PREFIX_WORDS
+$open_record
+    return tree
 
 
 @jit()
@@ -184,84 +192,7 @@ def holds(leaf, position, key):
     return position < load(leaf, COUNT) and load(leaf, KEYS + position) == key
 
 
-@jit(forceinline=True)
-def raise_above(H, tree, $deltas):
-    """Add to every sum above the entry of the last search."""
-$raise_above
-$refresh
-
-
-@jit()
-def insert(H, tree, $prefix_first key, $deltas):
-    """Add an entry where the last search ended; its leaf may be full, or no tree there yet."""
-    if tree == 0:
-        tree = make_record(H$comma_prefix)
-    leaf = load(H, PATH)
-    position = load(H, PATH + 1)
-    if load(tree, 0) == 0 or load(leaf, COUNT) == FAN_OUT:
-        tree_make_room(H, tree, key)
-        leaf, position = locate(H, tree, key)
-    shift_words(leaf + 8 * KEYS, position, key, $fan_out, 1)
-    store(leaf, COUNT, load(leaf, COUNT) + 1)
-    store(H, ENTRIES, load(H, ENTRIES) + 1)
-$raise_insert
-    raise_above(H, tree, $deltas)
-
-
-@jit()
-def joins(H, count):
-    """Whether the leaf of the last search is merged with a neighbour once it holds so few entries."""
-    parent = load(H, PATH + 2)
-    position = load(H, PATH + 3)
-    beside = position + 1 if position + 1 < load(parent, COUNT) else position - 1
-    return beside >= 0 and 4 * (count + load(load(parent, CHILDREN + beside), COUNT)) <= 3 * FAN_OUT
-
-
-@jit()
-def remove(H, tree, leaf, position, $deltas):
-    """Remove the entry of the last search; the deltas are minus its values."""
-    count = load(leaf, COUNT) - 1
-    if $sparse:
-$raise_keep
-        raise_above(H, tree, $deltas)
-        if tree_erase(H, tree):
-            drop_record(H, tree)
-        return
-    shift_words(leaf + 8 * KEYS, position, HIGHEST, $fan_out, -1)
-    store(leaf, COUNT, count)
-    store(H, ENTRIES, load(H, ENTRIES) - 1)
-$raise_remove
-    raise_above(H, tree, $deltas)
-
-
-@jit(forceinline=True)
-def add(H, $prefix_first key, $deltas):
-    """Add to the values of a key, which is there afterwards unless its exact values are all zero."""
-    leaf = position = 0
-    found = False
-    tree = load(H, AROUND)
-    if tree != 0 and load(H, AROUND_KEY) == key$same_record:
-        leaf = load(H, PATH)
-        position = load(H, PATH + 1)
-        found = holds(leaf, position, key)
-    else:
-        tree = record(H$comma_prefix)
-        if tree != 0:
-            leaf, position = locate(H, tree, key)
-            found = holds(leaf, position, key)
-    store(H, AROUND, 0)
-    if not found:
-        if not ($no_delta):
-            insert(H, tree, $prefix_first key, $deltas)
-        return
-$sums
-    if $no_value:
-        remove(H, tree, leaf, position, $deltas)
-        return
-$raise_leaf
-$raise_doubles
-    raise_above(H, tree, $deltas)
-
+$changes
 
 $assign
 
@@ -406,6 +337,133 @@ $export
         tree = prefix_next(H, tree)
 ''')
 
+CHANGE = Template('''\
+@jit(forceinline=True)
+def raise_above$suffix(H, tree, $deltas):
+    """Add to every sum above the entry of the last search."""
+$raise_above
+$refresh
+
+
+@jit()
+def insert$suffix(H, tree, key, $deltas):
+    """Add an entry where the last search ended; its leaf may be full, or no node there yet."""
+    leaf = load(H, PATH)
+    position = load(H, PATH + 1)
+    if load(tree, 0) == 0 or load(leaf, COUNT) == FAN_OUT:
+        tree_make_room(H, tree, key)
+        leaf, position = locate(H, tree, key)
+    shift_words(leaf + 8 * KEYS, position, key, $fan_out, 1)
+    store(leaf, COUNT, load(leaf, COUNT) + 1)
+    store(H, ENTRIES, load(H, ENTRIES) + 1)
+$raise_insert
+    raise_above$suffix(H, tree, $deltas)
+
+
+@jit()
+def remove$suffix(H, tree, leaf, position, $deltas):
+    """Remove the entry of the last search; the deltas are minus its values."""
+    count = load(leaf, COUNT) - 1
+    if $sparse:
+$raise_keep
+        raise_above$suffix(H, tree, $deltas)
+        if tree_erase(H, tree):
+            drop_record(H, tree)
+        return
+    shift_words(leaf + 8 * KEYS, position, HIGHEST, $fan_out, -1)
+    store(leaf, COUNT, count)
+    store(H, ENTRIES, load(H, ENTRIES) - 1)
+$raise_remove
+    raise_above$suffix(H, tree, $deltas)
+
+
+@jit($inline)
+def change$suffix(H, tree, leaf, position, found, key, $deltas):
+    """Add to the values of a key, whose place is that of the last search."""
+    if not found:
+        if not ($no_delta):
+            insert$suffix(H, tree, key, $deltas)
+        return
+$sums
+    if $no_value:
+        remove$suffix(H, tree, leaf, position, $deltas)
+        return
+$raise_leaf
+$raise_doubles
+    raise_above$suffix(H, tree, $deltas)
+
+
+''')
+
+JOINS = """\
+@jit()
+def joins(H, count):
+    \"\"\"Whether the leaf of the last search is merged with a neighbour once it holds so few entries.\"\"\"
+    parent = load(H, PATH + 2)
+    position = load(H, PATH + 3)
+    beside = position + 1 if position + 1 < load(parent, COUNT) else position - 1
+    return beside >= 0 and 4 * (count + load(load(parent, CHILDREN + beside), COUNT)) <= 3 * FAN_OUT
+
+
+"""
+
+ADD = Template('''\
+@jit(forceinline=True)
+def add(H, $prefix_first key, $deltas):
+    """Add to the values of a key, which is there afterwards unless its exact values are all zero."""
+    leaf = position = 0
+    found = False
+    tree = load(H, AROUND)
+    if tree != 0 and load(H, AROUND_KEY) == key$same_record:
+        leaf = load(H, PATH)
+        position = load(H, PATH + 1)
+        found = holds(leaf, position, key)
+    else:
+        tree = record(H$comma_prefix)
+        if tree != 0:
+            leaf, position = locate(H, tree, key)
+            found = holds(leaf, position, key)
+    store(H, AROUND, 0)
+    if tree == 0:
+        if $no_delta:
+            return
+        tree = make_record(H$comma_prefix)
+$change
+
+
+''')
+
+ADD_FITTED = Template('''\
+@jit()
+def add_fitted(H, tree, key, $deltas):
+    """Add what no scale so far fits."""
+$fit
+    leaf = position = 0
+    found = False
+    if load(tree, 0) != 0:
+        leaf, position = locate(H, tree, key)
+        found = holds(leaf, position, key)
+    if load(tree, SCALES) == 0:
+        change(H, tree, leaf, position, found, key, $deltas)
+        return
+$quotients
+$count_down
+    change_scaled(H, tree, leaf, position, found, key, $scaled)
+
+
+''')
+
+ADD_SCALED = Template("""\
+    if load(tree, SCALES) == 0:
+        change(H, tree, leaf, position, found, key, $deltas)
+        return
+$quotients
+    if $unfit:
+        add_fitted(H, tree, key, $deltas)
+        return
+$count_down
+    change_scaled(H, tree, leaf, position, found, key, $scaled)""")
+
 SUMS = Template('''
 
 @jit()
@@ -461,7 +519,7 @@ def assign(H, $prefix_first key, $values):
     if tree != 0:
         leaf, position = locate(H, tree, key)
         if holds(leaf, position, key):
-$changes
+$differences
             if $no_delta:
                 return
             if $no_value:
@@ -471,7 +529,16 @@ $raise_leaf
             raise_above(H, tree, $deltas)
             return
     if not ($no_value):
-        insert(H, tree, $prefix_first key, $values)''')
+        if tree == 0:
+            tree = make_record(H$comma_prefix)
+        insert(H, tree, key, $values)''')
+
+ASSIGN_BY_DIFFERENCE = Template('''\
+@jit()
+def assign(H, $prefix_first key, $values):
+    """Set the values of a key; it is removed when they are all zero."""
+    $olds = get(H, $prefix_first key)
+    add(H, $prefix_first key, $gained)''')
 
 ASSIGN_BY_ADDS = Template('''\
 @jit()

@@ -30,12 +30,16 @@ FAN_OUT = 67
 COLUMNS = 68
 LEAF_POOL = 69
 INNER_POOL = 74
-ROOT = 79  # the record (node, height) of the only tree when there is no prefix
-PATH = 81  # (node, position) of the last search, leaf first
-SUM = 161  # a double-double that library functions leave their result in
-AROUND = 163  # the tree's record and the key that `around` has left the path of; 0 when none
-AROUND_KEY = 164
-COLUMN_KINDS = 165  # one word a column: INTEGER, WIDE, DOUBLE or PLAIN, an INTEGER of which no sums are kept
+PATH = 79  # (node, position) of the last search, leaf first
+SUM = 159  # a double-double that library functions leave their result in
+AROUND = 161  # the tree's record and the key that `around` has left the path of; 0 when none
+AROUND_KEY = 162
+COLUMN_KINDS = 163  # one word a column: INTEGER, WIDE, DOUBLE or PLAIN, an INTEGER of which no sums are kept
+# After the kinds comes the record of the only tree, when there is no prefix.
+
+# The record of a tree: its root, its height, and of each 128-bit column what is in `scales.py`.
+SCALES = 2
+SCALE_WORDS = 3
 
 # A slab pool: blocks of one size out of slabs aligned to their size.
 BLOCK_BYTES = 0

@@ -51,7 +51,8 @@ from orderbook.engine.maps.store_layout import (
     PEELED,
     PLAIN,
     RIGHT,
-    ROOT,
+    SCALE_WORDS,
+    SCALES,
     SUM,
     WIDE,
 )
@@ -95,6 +96,30 @@ def new_node(H, inner):
     for i in range(load(H, FAN_OUT)):
         store(node, KEYS + i, HIGHEST)
     return node
+
+
+@jit()
+def copy_scales(H, node, source):
+    """Give a new node the scales of another of its tree; see scales.py."""
+    offset = first_column(H)
+    for column in range(load(H, COLUMNS)):
+        kind = load(H, COLUMN_KINDS + column)
+        if kind == WIDE:
+            store(node, offset - 1, load(source, offset - 1))
+        offset += (load(H, FAN_OUT) + GAP_ROOM) * words_of(kind)
+
+
+@jit()
+def record_scales(H, node, record):
+    """Give a tree's first node the scales of its record."""
+    offset = first_column(H)
+    at = SCALES
+    for column in range(load(H, COLUMNS)):
+        kind = load(H, COLUMN_KINDS + column)
+        if kind == WIDE:
+            store(node, offset - 1, load(record, at))
+            at += SCALE_WORDS
+        offset += (load(H, FAN_OUT) + GAP_ROOM) * words_of(kind)
 
 
 @jit()
@@ -222,6 +247,7 @@ def split_child(H, parent, position, kept, inner):
     fan_out = load(H, FAN_OUT)
     child = load(parent, children + position)
     right = new_node(H, inner)
+    copy_scales(H, right, child)
     move_upper(H, child, right, kept, inner)
     if not inner:
         after = load(child, RIGHT)
@@ -254,6 +280,7 @@ def grow_root(H, record):
     child = load(record, 0)
     fan_out = load(H, FAN_OUT)
     root = new_node(H, True)
+    copy_scales(H, root, child)
     store(root, COUNT, 1)
     store(root, KEYS, LOWEST)
     offset = first_column(H)
@@ -373,8 +400,8 @@ def tree_open(H, fan_out, columns):
     store(H, FAN_OUT, fan_out)
     store(H, COLUMNS, columns)
     store(H, ENTRIES, 0)
-    store(H, ROOT, 0)
-    store(H, ROOT + 1, 0)
+    store(H, COLUMN_KINDS + load(H, COLUMNS), 0)
+    store(H, COLUMN_KINDS + load(H, COLUMNS) + 1, 0)
     words = columns_end(H)
     # Closing a place loads one word past the last column.
     pool_open(H + 8 * LEAF_POOL, block_words(words + 8))
@@ -396,8 +423,8 @@ def tree_clear(H):
     pool_clear(H + 8 * LEAF_POOL)
     pool_clear(H + 8 * INNER_POOL)
     store(H, ENTRIES, 0)
-    store(H, ROOT, 0)
-    store(H, ROOT + 1, 0)
+    store(H, COLUMN_KINDS + load(H, COLUMNS), 0)
+    store(H, COLUMN_KINDS + load(H, COLUMNS) + 1, 0)
     return 0
 
 
@@ -411,7 +438,9 @@ def tree_bytes(H):
 def tree_make_room(H, record, key):
     """Make sure the leaf for `key` has a free place: full nodes on the way there are split."""
     if load(record, 0) == 0:
-        store(record, 0, new_node(H, False))
+        root = new_node(H, False)
+        record_scales(H, root, record)
+        store(record, 0, root)
         store(record, 1, 0)
         return 0
     fan_out = load(H, FAN_OUT)

@@ -10,7 +10,7 @@ import pytest
 from maps_models import NO_JIT
 
 from orderbook.core.generated_code import publish
-from orderbook.engine.maps.ordered import cut_imports, cut_source
+from orderbook.engine.maps.cuts import cut_imports, cut_source
 from orderbook.engine.maps.shapes import ordered
 
 Sums = tuple[int, ...]
@@ -57,6 +57,7 @@ CASES: list[Case] = [
     ("ii", 16, "4 * s0 < limit", lambda s, limit: 4 * s[0] < limit),
     ("wi", 8, "wide(limit) * 3 > s0 + s1", lambda s, limit: 3 * limit > s[0] + s[1]),
     ("Wd", 8, "s0 < limit", lambda s, limit: s[0] < limit),
+    ("Ww", 16, "s1 <= limit", lambda s, limit: s[1] <= limit),
     ("id", 8, "s1 <= limit * 0.5 and s0 < 1000000", lambda s, limit: s[1] <= limit * 0.5),
 ]
 
@@ -69,6 +70,7 @@ CASES: list[Case] = [
     ],
 )
 def test_cuts_match_a_walk(case: Case) -> None:
+    """128-bit columns have values of coarse steps first, then of finer ones, and at last of two words."""
     layout, fan_out, predicate, meaning = case
     shape = ordered(1, layout, fan_out)
     cuts = compile_cuts(1, layout, predicate, ("limit",), fan_out)
@@ -83,14 +85,15 @@ def test_cuts_match_a_walk(case: Case) -> None:
             key = source.choice(list(entries))
             values = tuple(-v for v in entries[key])
         else:
-            values = tuple(source.choice([0, 0, 1, 2, 7]) for _ in layout)
+            unit = [10**12, 3 * 10**8, 1, 2**62][min(4 * step // steps, 3 if step % 50 == 0 else 2)]
+            values = tuple(source.choice([0, 0, 1, 2, 7]) * (unit if k in "wW" else 1) for k in layout)
             if "d" in layout:
                 values = tuple(0 if k == "d" else 1 for k in layout) if not values[0] else values
         shape.add(H, prefix, key, *(float(v) if k == "d" else v for v, k in zip(values, layout, strict=True)))
         entries[key] = tuple(a + b for a, b in zip(entries.get(key, (0,) * len(layout)), values, strict=True))
         if not any(v for v, k in zip(entries[key], layout, strict=True) if k != "d"):
             del entries[key]
-        weight = sum(4 * v[0] + v[1] for v in entries.values())
+        weight = min(sum(4 * v[0] + v[1] for v in entries.values()), 2**62)
         for limit in {
             -1,
             0,
