@@ -212,7 +212,7 @@ class _Cut:
         lines += [f"a{c.number} = {c.column.zero}" for c in self.exact]
         limited = self._limited()
         if limited and limited[0] in self.scaled:
-            lines.append(f"units = units_within({limited[1]}, g{limited[0].number})")
+            lines.append(f"units = units_within({limited[1]}, tree, {limited[0].record_at})")
         return lines + [f"h{c.number} = l{c.number} = 0.0" for c in self.doubles]
 
     def total(self) -> list[str]:

@@ -26,6 +26,7 @@ from orderbook.engine.maps.store_layout import (
     GAP_ROOM,
     INTEGER,
     KEYS,
+    NODE_SCALES,
     PLAIN,
     SCALE_WORDS,
     SCALES,
@@ -39,8 +40,7 @@ from orderbook.engine.maps.store_layout import (
 )
 
 SCALE_IMPORTS = (
-    "from orderbook.engine.maps.scales import "
-    "FIRST_INVERSE, FIRST_SCALE, LIMIT, load_scaled, quotient, tree_fit"
+    "from orderbook.engine.maps.scales import INVERSE, REST, load_scaled, quotient, tree_begin, tree_fit"
 )
 # Of a store with sums, of which every change adds to a node on each level, and of one without.
 FAN_OUT, UNSUMMED_FAN_OUT = 16, 32
@@ -50,15 +50,17 @@ FAN_OUT, UNSUMMED_FAN_OUT = 16, 32
 class NodeColumn:
     """A column of a node: gap g (exact kinds) or pair g (doubles) is at word `at + g` of the node.
 
-    The high words of Int128 and the low words of doubles are `distance` words on; before gap 0 of an Int128
-    is its scale (see scales.py). Of a column that is not `summed` the value of place p of a leaf is at word
-    `at + p`.
+    The high words of Int128 and the low words of doubles are `distance` words on. The scale of an Int128 (see
+    scales.py) is at word `scale_at` of a node and `record_at` of the tree's record. Of a column that is not
+    `summed` the value of place p of a leaf is at word `at + p`.
     """
 
     column: Column
     at: int
     distance: int
     summed: bool = True
+    scale_at: int = 0
+    record_at: int = 0
 
     @property
     def kind(self) -> str:
@@ -76,7 +78,7 @@ class NodeColumn:
 
     def scale(self, node: str) -> str:
         """What an Int128 of a node is a multiple of, or 0."""
-        return f"load({node}, {self.at - 1})"
+        return f"load({node}, {self.scale_at})"
 
     @property
     def wide(self) -> bool:
@@ -125,9 +127,14 @@ def fan_out_of(summed: bool) -> int:
 def node_columns(layout: str, fan_out: int, summed: bool = True) -> tuple[tuple[NodeColumn, ...], int]:
     """Where the columns of a node are, and where its children are."""
     room = fan_out + GAP_ROOM
-    at, result = KEYS + fan_out + GAP_ROOM - 1, []
+    at, result, wide = KEYS + fan_out + GAP_ROOM - 1, [], 0
     for column in columns(layout):
-        result.append(NodeColumn(column, at, room, summed))
+        scale: tuple[int, ...] = ()
+        if column.kind in "wW":
+            own = NODE_SCALES + wide
+            scale = (own if own < KEYS else at - 1, SCALES + SCALE_WORDS * wide)
+            wide += 1
+        result.append(NodeColumn(column, at, room, summed, *scale))
         at += room * (1 if column.kind == "i" else 2)
     return tuple(result), at - GAP_ROOM + 1
 
@@ -248,18 +255,7 @@ def _prefixed(prefix_words: int, cols: tuple[NodeColumn, ...]) -> dict[str, str]
         "same_prefix": " and ".join(f"load(entry, {i}) == p{i}" for i in range(prefix_words)),
         "same_record": "".join(f" and load(tree, {i - prefix_words}) == p{i}" for i in range(prefix_words)),
         "store_prefix": indent([f"store(entry, {i}, p{i})" for i in range(prefix_words)]),
-        "open_record": indent(
-            [
-                line
-                for at in _scales(cols)
-                for line in (
-                    f"found = load(H, RECORD + {at})",
-                    f"store(tree, {at}, found if found != 0 else FIRST_SCALE)",
-                    f"store(tree, {at + 1}, load(H, RECORD + {at + 1}) if found != 0 else FIRST_INVERSE)",
-                    f"store(tree, {at + 2}, LIMIT)",
-                )
-            ]
-        ),
+        "open_record": indent(["tree_begin(H, tree)"] if any(c.wide for c in cols) else []),
         "open_index": index([f"index_open(H, PREFIX_WORDS, PREFIX_WORDS + {_record_words(cols)})"]),
         "close_index": index(["index_close(H)"]),
         "clear_index": index(["index_clear(H)"]),
@@ -267,13 +263,8 @@ def _prefixed(prefix_words: int, cols: tuple[NodeColumn, ...]) -> dict[str, str]
     }
 
 
-def _scales(cols: tuple[NodeColumn, ...]) -> list[int]:
-    """Where the scales of the Int128 among columns are in a tree's record."""
-    return [SCALES + SCALE_WORDS * i for i in range(sum(c.wide for c in cols))]
-
-
 def _record_words(cols: tuple[NodeColumn, ...]) -> int:
-    return SCALES + SCALE_WORDS * len(_scales(cols))
+    return SCALES + SCALE_WORDS * sum(c.wide for c in cols)
 
 
 def _first(prefix_words: int) -> str:
@@ -333,7 +324,7 @@ def _changed(cols: tuple[NodeColumn, ...], layout: str, fan_out: int, suffix: st
 def _add(cols: tuple[NodeColumn, ...], layout: str, prefix_words: int, fan_out: int) -> str:
     """All that `add` takes, and it."""
     deltas = names("d", len(cols))
-    wide = list(zip([c for c in cols if c.wide], _scales(cols), strict=True))
+    wide = [(c, c.record_at) for c in cols if c.wide]
     text = JOINS + _changed(cols, layout, fan_out, "", "" if wide else "forceinline=True")
     pieces = {
         **_prefixed(prefix_words, cols),
@@ -356,8 +347,8 @@ def _add(cols: tuple[NodeColumn, ...], layout: str, prefix_words: int, fan_out: 
                     line
                     for c, at in wide
                     for line in (
-                        f"q{c.number} = quotient(d{c.number}, load(tree, {at}), load(tree, {at + 1}))",
-                        f"rest{c.number} = load(tree, {at + 2})",
+                        f"q{c.number} = quotient(d{c.number}, load(tree, {at}), load(tree, {at} + INVERSE))",
+                        f"rest{c.number} = load(tree, {at} + REST)",
                     )
                 ]
             ),
@@ -367,7 +358,7 @@ def _add(cols: tuple[NodeColumn, ...], layout: str, prefix_words: int, fan_out: 
                 for c, at in wide
             ),
             "count_down": indent(
-                [f"store(tree, {at + 2}, rest{c.number} - abs(q{c.number}))" for c, at in wide]
+                [f"store(tree, {at} + REST, rest{c.number} - abs(q{c.number}))" for c, at in wide]
             ),
             "scaled": ", ".join(f"{'q' if c.wide else 'd'}{c.number}" for c in cols),
         }

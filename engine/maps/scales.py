@@ -3,8 +3,8 @@
 What is declared wide holds far less: prices are multiples of a tick and volumes of a lot, so that their
 sums have a large common divisor. While every entry of a 128-bit column is a multiple of the tree's scale, and
 no sum of them can leave a word, nodes hold the quotients, in the words that are low ones otherwise, and
-changes and searches cost what they cost in 64 bits. The word before gap 0 of each node is the scale; it is 0
-in a tree whose sums take two words.
+changes and searches cost what they cost in 64 bits. Each node has the scale, too; it is 0 in a tree whose
+sums take two words.
 
 The first tree begins with the scale 10^18, others with that which a store has found last. A change that is no
 multiple of it leaves their greatest common divisor, and every word of the column is multiplied. How much more
@@ -13,8 +13,9 @@ these are more than half of what fits, also by their own common divisor, the tre
 and keep them until it is empty. All that is O(n), and comes once for each prime factor of 10^18, and once for
 each 2^61 units of changes.
 
-A tree's record has three words for each 128-bit column: the scale, the inverse of its odd part modulo 2^64,
-with which an exact quotient is one product (Granlund and Montgomery 1994, section 9), and what is left.
+A tree's record has five words for each 128-bit column: the scale; the inverse of its odd part modulo 2^64,
+with which an exact quotient is one product; what is left; and the reciprocal with its shift, with which any
+quotient is one (Granlund and Montgomery 1994, sections 9 and 4).
 """
 
 from llvmlite import ir
@@ -30,15 +31,17 @@ from orderbook.engine.maps.store_layout import (
     COUNT,
     FAN_OUT,
     GAP_ROOM,
+    LOWEST,
     PATH,
     RIGHT,
     SCALE_WORDS,
     SCALES,
     WIDE,
 )
-from orderbook.engine.maps.tree import columns_end, first_column, words_of
+from orderbook.engine.maps.tree import columns_end, first_column, scale_word, words_of
 from orderbook.engine.maps.wide_numbers import (
     _load_apart,
+    high_word,
     low_word,
     store_apart,
     wide,
@@ -46,9 +49,10 @@ from orderbook.engine.maps.wide_numbers import (
     words_to_wide,
 )
 
+# Words from a scale on.
+INVERSE, REST, RECIPROCAL, SHIFT = 1, 2, 3, 4
 # What decimals have as their step, as far as a word allows.
 FIRST_SCALE = 10**18
-FIRST_INVERSE = signed(pow(5**18, -1, 1 << 64))
 # Bound of the sizes of all entries of a tree together, which keeps differences of sums in a word, too.
 LIMIT = 1 << 62
 
@@ -105,12 +109,27 @@ def load_scaled(typing_context, address, index, distance, scale):
 
 
 @jit()
-def units_within(limit, scale):
-    """The most units of a scale that are at most a limit, of sums >= 0: a limit below 0 is like -1."""
+def units_beyond(limit, scale):
+    """`units_within` for a limit of any size."""
     most = wide(limit) // wide(scale)
     if most > wide(LIMIT):
         return LIMIT
     return low_word(most) if most > wide(-1) else -1
+
+
+@jit()
+def units_within(limit, tree, at):
+    """The most units of a tree's scale that are at most a limit, of sums >= 0: a limit below 0 is like -1.
+
+    Of a limit of one word the quotient is a product with the scale's reciprocal.
+    """
+    low = low_word(wide(limit))
+    if low < 0 or wide(limit) != wide(low):
+        return units_beyond(wide(limit), load(tree, at))
+    shift = load(tree, at + SHIFT)
+    if shift < 0:
+        return low
+    return high_word(wide(low) * words_to_wide(load(tree, at + RECIPROCAL), 0)) >> shift
 
 
 @jit()
@@ -129,6 +148,21 @@ def inverse_of(scale):
     for _ in range(5):
         inverse = product(inverse, low_word(wide(2) - wide_product(odd, inverse)))
     return inverse
+
+
+@jit()
+def store_scale(record, at, scale):
+    """Set a scale and what is made of it. The reciprocal is rounded up, so that quotients are right."""
+    store(record, at, scale)
+    store(record, at + INVERSE, inverse_of(scale))
+    power = wide(1)
+    shift = -1
+    while power < wide(scale):
+        power += power
+        shift += 1
+    reciprocal = power * words_to_wide(LOWEST, 0) // wide(scale) + wide(1) if shift >= 0 else wide(0)
+    store(record, at + RECIPROCAL, low_word(reciprocal))
+    store(record, at + SHIFT, shift)
 
 
 @jit()
@@ -178,7 +212,7 @@ def divisor_of(H, record, offset):
 
 
 @jit()
-def rescale_node(H, node, offset, factor, divisor, scale):
+def rescale_node(H, node, offset, at, factor, divisor, scale):
     """Multiply or divide the sums of a column; to the scale 0 they take two words each."""
     distance = load(H, FAN_OUT) + GAP_ROOM
     for gap in range(load(H, FAN_OUT) + 1):
@@ -186,18 +220,18 @@ def rescale_node(H, node, offset, factor, divisor, scale):
             store_apart(node, offset + gap, distance, wide_product(load(node, offset + gap), factor))
         else:
             store(node, offset + gap, load(node, offset + gap) * factor // divisor)
-    store(node, offset - 1, scale)
+    store(node, scale_word(at, offset), scale)
 
 
 @jit()
-def rescale(H, record, offset, factor, divisor, scale):
+def rescale(H, record, offset, at, factor, divisor, scale):
     """`rescale_node` for every node of a tree. The path of the last search is lost."""
     node = load(record, 0)
     if node == 0:
         return
     children = columns_end(H)
     height = load(record, 1)
-    rescale_node(H, node, offset, factor, divisor, scale)
+    rescale_node(H, node, offset, at, factor, divisor, scale)
     store(H, PATH, node)
     store(H, PATH + 1, 0)
     depth = 0
@@ -207,7 +241,7 @@ def rescale(H, record, offset, factor, divisor, scale):
         if depth < height and position < load(node, COUNT):
             store(H, PATH + 2 * depth + 1, position + 1)
             node = load(node, children + position)
-            rescale_node(H, node, offset, factor, divisor, scale)
+            rescale_node(H, node, offset, at, factor, divisor, scale)
             depth += 1
             store(H, PATH + 2 * depth, node)
             store(H, PATH + 2 * depth + 1, 0)
@@ -223,7 +257,7 @@ def widen(H, record):
     for column in range(load(H, COLUMNS)):
         kind = load(H, COLUMN_KINDS + column)
         if kind == WIDE:
-            rescale(H, record, offset, load(record, at), 1, 0)
+            rescale(H, record, offset, at, load(record, at), 1, 0)
             store(record, at, 0)
             at += SCALE_WORDS
         offset += (load(H, FAN_OUT) + GAP_ROOM) * words_of(kind)
@@ -238,6 +272,23 @@ def size_with(H, record, offset, scale, finer, change):
     if units < wide(0) or units > wide(LIMIT):
         return wide(LIMIT)
     return wide_product(size_of(H, record, offset), scale // finer) + units
+
+
+@exported
+def tree_begin(H, record):
+    """Give a new tree the scales that the last one of the store found, or the first."""
+    at = SCALES
+    for column in range(load(H, COLUMNS)):
+        if load(H, COLUMN_KINDS + column) == WIDE:
+            found = COLUMN_KINDS + load(H, COLUMNS) + at
+            if load(H, found) == 0:
+                store_scale(record, at, FIRST_SCALE)
+            else:
+                for word in range(SCALE_WORDS):
+                    store(record, at + word, load(H, found + word))
+            store(record, at + REST, LIMIT)
+            at += SCALE_WORDS
+    return 0
 
 
 @exported
@@ -258,7 +309,7 @@ def tree_fit(H, record, offset, at, low, high):
         if divisor == 0:
             scale = FIRST_SCALE
         elif divisor <= FIRST_SCALE // scale:
-            rescale(H, record, offset, 1, divisor, scale * divisor)
+            rescale(H, record, offset, at, 1, divisor, scale * divisor)
             scale *= divisor
         store(record, at, scale)
         finer = common_divisor(scale, change)
@@ -267,12 +318,9 @@ def tree_fit(H, record, offset, at, low, high):
         widen(H, record)
         return 0
     if finer != scale:
-        rescale(H, record, offset, scale // finer, 1, finer)
-    store(record, at, finer)
-    store(record, at + 1, inverse_of(finer))
-    store(record, at + 2, LIMIT - low_word(size))
+        rescale(H, record, offset, at, scale // finer, 1, finer)
+    store_scale(record, at, finer)
+    store(record, at + REST, LIMIT - low_word(size))
     # The next tree begins with that.
-    begin = COLUMN_KINDS + load(H, COLUMNS) + at
-    store(H, begin, finer)
-    store(H, begin + 1, load(record, at + 1))
+    store_scale(H, COLUMN_KINDS + load(H, COLUMNS) + at, finer)
     return 0

@@ -39,7 +39,7 @@ COLUMN_KINDS = 163  # one word a column: INTEGER, WIDE, DOUBLE or PLAIN, an INTE
 
 # The record of a tree: its root, its height, and of each 128-bit column what is in `scales.py`.
 SCALES = 2
-SCALE_WORDS = 3
+SCALE_WORDS = 5
 
 # A slab pool: blocks of one size out of slabs aligned to their size.
 BLOCK_BYTES = 0
@@ -66,12 +66,13 @@ SMALLEST_LOG = 4
 FULL_LOG = 9
 SEED = 0x243F6A8885A308D3
 
-# A tree node of fan-out F: its count, neighbours (leaves) and history, F keys, columns, then F children
-# (inner nodes). See tree.py.
+# A tree node of fan-out F: its count, neighbours (leaves), history and scales, F keys, columns, then F
+# children (inner nodes). See tree.py.
 COUNT = 0
 LEFT = 1
 RIGHT = 2
 PEELED = 3  # not 0 after only the last place of a node went to a new one
+NODE_SCALES = 4  # of the first 128-bit columns; that of another is before its gap 0
 KEYS = 8
 # Gap 0 of a column is one word before a cache line, gaps 1 .. F begin it: one update is F / 8 aligned
 # lines. So much more than F is the room of an array of gaps.

@@ -47,6 +47,7 @@ from orderbook.engine.maps.store_layout import (
     LEAF_POOL,
     LEFT,
     LOWEST,
+    NODE_SCALES,
     PATH,
     PEELED,
     PLAIN,
@@ -99,25 +100,21 @@ def new_node(H, inner):
 
 
 @jit()
-def copy_scales(H, node, source):
-    """Give a new node the scales of another of its tree; see scales.py."""
-    offset = first_column(H)
-    for column in range(load(H, COLUMNS)):
-        kind = load(H, COLUMN_KINDS + column)
-        if kind == WIDE:
-            store(node, offset - 1, load(source, offset - 1))
-        offset += (load(H, FAN_OUT) + GAP_ROOM) * words_of(kind)
+def scale_word(at, offset):
+    """The word of a node that holds the scale which a record has at `at`, of the column at `offset`."""
+    number = (at - SCALES) // SCALE_WORDS
+    return NODE_SCALES + number if NODE_SCALES + number < KEYS else offset - 1
 
 
 @jit()
-def record_scales(H, node, record):
-    """Give a tree's first node the scales of its record."""
+def give_scales(H, node, record):
+    """Give a new node the scales of its tree; see scales.py."""
     offset = first_column(H)
     at = SCALES
     for column in range(load(H, COLUMNS)):
         kind = load(H, COLUMN_KINDS + column)
         if kind == WIDE:
-            store(node, offset - 1, load(record, at))
+            store(node, scale_word(at, offset), load(record, at))
             at += SCALE_WORDS
         offset += (load(H, FAN_OUT) + GAP_ROOM) * words_of(kind)
 
@@ -241,13 +238,13 @@ def move_upper(H, node, right, half, inner):
 
 
 @jit()
-def split_child(H, parent, position, kept, inner):
+def split_child(H, record, parent, position, kept, inner):
     """Split the full child at `position` of a parent with room; `inner`: the child is not a leaf."""
     children = columns_end(H)
     fan_out = load(H, FAN_OUT)
     child = load(parent, children + position)
     right = new_node(H, inner)
-    copy_scales(H, right, child)
+    give_scales(H, right, record)
     move_upper(H, child, right, kept, inner)
     if not inner:
         after = load(child, RIGHT)
@@ -280,7 +277,7 @@ def grow_root(H, record):
     child = load(record, 0)
     fan_out = load(H, FAN_OUT)
     root = new_node(H, True)
-    copy_scales(H, root, child)
+    give_scales(H, root, record)
     store(root, COUNT, 1)
     store(root, KEYS, LOWEST)
     offset = first_column(H)
@@ -439,7 +436,7 @@ def tree_make_room(H, record, key):
     """Make sure the leaf for `key` has a free place: full nodes on the way there are split."""
     if load(record, 0) == 0:
         root = new_node(H, False)
-        record_scales(H, root, record)
+        give_scales(H, root, record)
         store(record, 0, root)
         store(record, 1, 0)
         return 0
@@ -456,7 +453,7 @@ def tree_make_room(H, record, key):
         if load(child, COUNT) == fan_out:
             peeled = last and load(child, PEELED) == 0
             store(child, PEELED, 1 if peeled else 0)
-            split_child(H, node, position, fan_out - 1 if peeled else fan_out >> 1, level > 1)
+            split_child(H, record, node, position, fan_out - 1 if peeled else fan_out >> 1, level > 1)
             if load(node, KEYS + position + 1) <= key:
                 position += 1
         node = load(node, children + position)

@@ -1,23 +1,43 @@
 """Ordered stores whose 128-bit sums take one word while they fit: finer, coarser, two words, and anew."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maps_models import NO_JIT, Model, ordered_of_all_kinds, words_of
+from maps_models import NO_JIT, Model, halves, ordered_of_all_kinds, words_of
+from numba import njit
 from samples import examples
 from store_rows import rows
 
-from orderbook.engine.maps.memory import _load
+from orderbook.engine.maps.memory import Block, _load
 from orderbook.engine.maps.ordered import node_columns
-from orderbook.engine.maps.scales import FIRST_SCALE, LIMIT
+from orderbook.engine.maps.scales import FIRST_SCALE, LIMIT, store_scale, units_within
 from orderbook.engine.maps.shapes import ordered
+from orderbook.engine.maps.store_layout import SCALE_WORDS
+from orderbook.engine.maps.wide_numbers import words_to_wide
 
 FAN_OUT = 8
-WIDE_AT = [c.at for c in node_columns("iwWd", FAN_OUT)[0] if c.wide]
+WIDE_AT = [c.scale_at for c in node_columns("iwWd", FAN_OUT)[0] if c.wide]
+
+
+@cache
+def compiled_units() -> Callable[[int, int, int], int]:
+    def within(record: int, low: int, high: int) -> int:
+        units: int = units_within(words_to_wide(low, high), record, 0)
+        return units
+
+    compiled: Callable[[int, int, int], int] = njit(within)
+    return compiled
+
+
+def units_of(scale: int, low: int, high: int) -> int:
+    record = Block(SCALE_WORDS)
+    store_scale(record.address, 0, scale)
+    return compiled_units()(record.address, low, high)
 
 
 def scales_of(shape: Any, H: int, prefix: int) -> list[int] | None:
@@ -26,7 +46,7 @@ def scales_of(shape: Any, H: int, prefix: int) -> list[int] | None:
     if tree == 0:
         return None
     leaf, _ = shape.range_first(H, prefix, -(2**63))
-    found = [[_load(node, at - 1) for at in WIDE_AT] for node in (_load(tree, 0), leaf)]
+    found = [[_load(node, at) for at in WIDE_AT] for node in (_load(tree, 0), leaf)]
     assert found[0] == found[1]
     return found[0]
 
@@ -168,3 +188,16 @@ def test_deep_trees_change_their_scale(seed: int) -> None:
         both.add(prefix, key, -held[1], -held[2])
     assert both.shape.size(both.H) == 0
     both.close()
+
+
+@examples(20 if NO_JIT else 200)
+@given(
+    st.sampled_from([1, 2, 3, 5, 10**8, 10**15, 10**18, 25 * 10**6, 2**18]),
+    st.integers(-1, 2**63 - 1) | st.integers(-(2**126), 2**126) | st.integers(0, 100),
+    st.integers(-2, 2),
+)
+def test_limits_in_units_of_a_scale(scale: int, limit: int, beside: int) -> None:
+    """Quotients by the reciprocal round as `//` does, also next to multiples of the scale."""
+    for asked in (limit, limit // scale * scale + beside):
+        expected = -1 if asked < 0 else min(asked // scale, LIMIT) if asked >> 63 else asked // scale
+        assert units_of(scale, *halves(asked)) == expected
