@@ -9,8 +9,9 @@ import pytest
 from paths import SUPPORT
 
 # Of flips of what a program holds before any event only one view has the first two, and its rows hide them;
-# the last chooses between two ways to empty a map.
-HIDDEN = {"initialise -", "initialise >=", "initialise >"}
+# the third chooses between two ways to empty a map. A run of a cut that ends past a leaf's last entry ends at
+# the highest key, as one that never ends does.
+HIDDEN = {"initialise -", "initialise >=", "initialise >", "cut_wide <"}
 
 
 def run(*options: str) -> set[str]:

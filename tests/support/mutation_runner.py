@@ -28,6 +28,7 @@ from generated_runner import History, check, interpreted
 from views_catalogue import CATALOGUE, Entry
 
 from orderbook.core.generated_code import publish_text
+from orderbook.engine.maps import scales
 from orderbook.engine.runtime import numba_runtime
 
 FLIPS = {
@@ -158,7 +159,9 @@ def _checked(mutant: Mutant, seed: int, history: History) -> int:
 
     with patch.object(numba_runtime, "publish_text", mutated):
         try:
-            check(mutant.entry, seed, LENGTH, history=history)
+            # In every second check no sum fits one word.
+            with patch.object(scales, "LIMIT", 1 if seed % 2 else scales.LIMIT):
+                check(mutant.entry, seed, LENGTH, history=history)
         except Exception:
             return 1
     return 0
