@@ -52,21 +52,18 @@ from orderbook.engine.plan.steps import Plan
 from orderbook.views.scalars.evaluate import Pattern
 from orderbook.views.scalars.texts import FUNCTIONS, NUMBERS, of_codes
 
-# Rows that are turned together, so that their words are in the cache.
-_ROWS_AT_ONCE = 32
-
 
 @called_with("iiiiii")
 def _turn(rows: int, size: int, count: int, first: int, words: int, out: int) -> int:
     """Writes words first … first + words - 1 of `count` rows of `size` words to int64[words, count]."""
-    start = 0
-    while start < count:
-        end = min(start + _ROWS_AT_ONCE, count)
+    at = rows + 8 * first
+    for row in range(count):
+        # Row by row, since a row is read once and columns are written in their order.
+        to = out + 8 * row
         for word in range(words):
-            column = out + 8 * word * count
-            for row in range(start, end):
-                store(column, row, load(rows, row * size + first + word))
-        start = end
+            store(to, 0, load(at, word))
+            to += 8 * count
+        at += 8 * size
     return 0
 
 
