@@ -41,6 +41,14 @@ SELECT q.c, COUNT(*) AS n FROM r, r q WHERE q.b = r.b GROUP BY q.c ORDER BY n DE
 SELECT r.a, r.c FROM r WHERE EXISTS (SELECT 1 FROM s, s q WHERE s.b = r.b AND q.d = s.d AND q.c > s.c)
 -- sum_of_a_join
 SELECT r.a FROM r WHERE r.c < (SELECT SUM(q.c) FROM s, s q WHERE s.b = r.b AND q.d = s.d)
+-- join_in_a_cycle
+SELECT COUNT(*) AS n, SUM(r.c) AS total FROM r, s, r q WHERE s.b = r.b AND q.c = s.d AND q.a = r.a
+-- join_in_a_cycle_of_four
+SELECT r.a, COUNT(*) AS n FROM r, s, r q, s p WHERE s.b = r.b AND q.c = s.d AND q.a = p.c AND p.b = r.c
+    AND s.c > q.b GROUP BY r.a
+-- branches_of_a_join
+SELECT r.a, SUM(CASE WHEN s.d > r.c THEN r.b ELSE s.c END) AS x,
+    SUM(CASE WHEN s.c = 1 THEN r.b * s.d ELSE 0 END) AS y FROM r, s WHERE s.b = r.b GROUP BY r.a
 -- groups_above_others
 SELECT d.a, COUNT(*) AS n FROM (SELECT a, SUM(b) AS v FROM r GROUP BY a) d,
     (SELECT c, SUM(b) AS v FROM s GROUP BY c) e WHERE d.v > e.v GROUP BY d.a

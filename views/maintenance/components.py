@@ -26,6 +26,7 @@ from orderbook.views.calculus import (
     relations,
     variable_set,
 )
+from orderbook.views.maintenance.cycles import without_cycles
 from orderbook.views.simplify import simplify
 
 Bound = frozenset[Var]
@@ -46,6 +47,8 @@ def components_of(
         outside |= wrong
         outside |= _dependents(term, outside, needed)
     components = tuple(tuple(g) for g in groups if any(_binds_rows(f) for f in g))
+    if not joined:
+        components = tuple(p for c in components for p in without_cycles(c, bound))
     return components, tuple(f for f in term if not any(f in c for c in components))
 
 
@@ -154,8 +157,9 @@ def _held_apart(groups: list[list[Factor]], term: Term, outside: set[int], bound
 def split_mixed(poly: Poly, bound: Bound, needed: Bound = frozenset(), joined: bool = False) -> Poly:
     """Distributes a sum over its term where it mixes values from outside with a row's columns.
 
-    `[a.price - @price] * rest` becomes two terms, so that neither needs a map keyed by price. Not beside a
-    neighbour: that is looked for from one row, so that no term would be a map without its columns.
+    `[a.price - @price] * rest` becomes two terms, so that neither needs a map keyed by price, and a CASE one
+    for each branch, so that no map is keyed by all that it uses. Not beside a neighbour: that is looked for
+    from one row, so that no term would be a map without its columns.
     """
     done: list[Term] = []
     pending = list(reversed(poly.terms))
@@ -165,13 +169,22 @@ def split_mixed(poly: Poly, bound: Bound, needed: Bound = frozenset(), joined: b
         beside = any(isinstance(f, Neighbour) for f in term)
         for i, factor in enumerate(term):
             if not beside and isinstance(factor, Val) and _mixed(factor, term, separate):
-                products = sum_of_products(factor.scalar)
-                if len(products) > 1:
+                products = _branches(factor.scalar) or sum_of_products(factor.scalar)
+                if products != [(factor.scalar,)]:
                     pending += [(*term[:i], *map(Val, p), *term[i + 1 :]) for p in reversed(products)]
                     break
         else:
             done.append(term)
     return simplify(Poly(tuple(done)), bound | needed)
+
+
+def _branches(scalar: Scalar) -> list[tuple[Scalar, ...]]:
+    """The branches of a condition as products with what it says, but those of 0; none of other scalars."""
+    match scalar:
+        case Apply("if", (condition, yes, no)):
+            products = [(condition, yes), (Apply("not", (condition,)), no)]
+            return [p for p in products if p[1] != Const(0)]
+    return []
 
 
 def sum_of_products(scalar: Scalar) -> list[tuple[Scalar, ...]]:

@@ -369,7 +369,8 @@ class Materialiser:
         components, outside = _guarded(*self._with_values_compared(parts, outside, bound, needed))
         factors: list[Factor] = []
         for component in components:
-            keys = _keys(component, outside, bound, needed)
+            beside = (f for c in components if c is not component for f in c)
+            keys = _keys(component, (*outside, *beside), bound, needed)
             factors.append(self._map(Poly((component,)), keys, bound, name))
         factors, outside = self._at_equal_values(factors, components, outside)
         outside = with_neighbours_found(outside)
