@@ -98,13 +98,12 @@ class _Ranking:
     ordered: frozenset[Var]
 
     def groups(self) -> RankedGroups | None:
-        lifts = {f.var: f for f in self._own_lifts()}
-        if self._compared_by(lifts) is None:
+        compared = self.ordered.union(*(variable_set(f) for f, _ in _comparisons(self.term)))
+        kinds = dict(self._own_lifts())
+        if compared.isdisjoint(f.var for f in kinds):
             return None
-        # What a change reaches takes long to tell.
-        return self._compared_by({v: f for v, f in lifts.items() if self._reaches_few(f)})
-
-    def _compared_by(self, lifts: Mapping[Var, Lift]) -> RankedGroups | None:
+        lifts = {f.var: f for f in kinds if self._reaches_few(f)}
+        self.types |= {f.var: kind for f, kind in kinds.items() if f.var in lifts}
         around = self.bound | bound_in(self.term)
         others = around - {*self.exists.group, *lifts}
         # What is read of the group itself needs no search for it.
@@ -133,8 +132,8 @@ class _Ranking:
         own = frozenset(self.exists.group) - self.bound
         return frozenset(v for f in self.term if variable_set(f) & own for v in bound_by(f))
 
-    def _own_lifts(self) -> Iterator[Lift]:
-        """Exact aggregates of the groups."""
+    def _own_lifts(self) -> Iterator[tuple[Lift, Type]]:
+        """Exact aggregates of the groups, with their types."""
         around = self.bound | bound_in(self.term)
         for lift in self.term:
             if not isinstance(lift, Lift) or lift.var in self.bound or not relations(lift):
@@ -145,8 +144,7 @@ class _Ranking:
                 continue
             kind = sum_type(lift.body, Types({**self.types, **row_types(lift.body, self.known)}), self.known)
             if kind.exact:
-                self.types[lift.var] = kind
-                yield lift
+                yield lift, kind
 
     def _reaches_few(self, lift: Lift) -> bool:
         """Whether a change of a row reaches one group, or those that it joins; the clock's may reach all."""
