@@ -31,13 +31,15 @@ from orderbook.views.calculus import (
     scalar_variables,
 )
 from orderbook.views.m3 import scalar_text
+from orderbook.views.types import Relation
 
 
 class Cost(IntEnum):
     """What a statement costs an event, in the entries of the maps it reads or writes.
 
     Rows are those before a cut, such as the first ten. Groups are those of a view with GROUP BY, or of a
-    map's keys but one. A slice is what agrees with the event, or the rows within a range.
+    map's keys but one. A slice is what agrees with the event, or joins it from key to key, or the rows within
+    a range.
     """
 
     CONSTANT = 0
@@ -130,6 +132,8 @@ def _pipeline_cost(plan: Plan, pipeline: Pipeline) -> Cost:
     before_cut: set[str] = set()
     sums: set[Var] = set()
     limited = False
+    around: list[Loop] = []
+    computed: set[Var] = set()
     for step in pipeline.steps:
         own = _step_cost(plan, step)
         match step:
@@ -148,11 +152,42 @@ def _pipeline_cost(plan: Plan, pipeline: Pipeline) -> Cost:
         if looping == Cost.GROUPS and own >= Cost.GROUPS:
             own = max(own, Cost.LINEAR)
         elif looping >= Cost.SLICE and own >= Cost.SLICE:
-            own = Cost.PRODUCT
+            apart = (
+                looping == own == Cost.SLICE
+                and isinstance(step, Loop)
+                and _are_apart(plan, around, step, computed)
+            )
+            own = Cost.SLICE if apart else Cost.PRODUCT
         cost = max(cost, own)
         if isinstance(step, Loop):
             looping = max(looping, own)
+            around.append(step)
+        elif not isinstance(step, Filter | Gather):
+            computed.add(step.value)
     return cost
+
+
+def _are_apart(plan: Plan, around: Sequence[Loop], inner: Loop, computed: set[Var]) -> bool:
+    """Whether no entry is met twice by a loop within others: what it knows says which of theirs it is in.
+
+    So all of them are no more than what joins the event. computed: variables that steps between them bind.
+    """
+    known = {k for i in inner.known for k in scalar_variables(inner.keys[i])}
+    found: set[Var] = set()
+    for loop in around:
+        found |= {k for k in loop.keys if isinstance(k, Var) and loop.keys.index(k) not in loop.known}
+    event = {v for loop in around for k in loop.keys for v in scalar_variables(k)} - found - computed
+    known |= event
+    for loop in reversed(around):
+        declared = next((m for m in plan.program.maps if m.name == loop.map), None)
+        given = [i for i, k in enumerate(loop.keys) if known.issuperset(scalar_variables(k))]
+        if declared is not None and is_one_row(_relations(plan), declared, given):
+            known.update(k for k in loop.keys if isinstance(k, Var))
+    return found <= known
+
+
+def _relations(plan: Plan) -> dict[str, Relation]:
+    return {r.name: r for r in plan.program.relations}
 
 
 def _step_cost(plan: Plan, step: Step) -> Cost:
@@ -191,8 +226,7 @@ def _loop_cost(plan: Plan, step: Loop) -> Cost:
 def _at_most_one(plan: Plan, step: Loop) -> bool:
     """Whether the known keys have a primary key of rows that bind all keys of the map."""
     declared = next((m for m in plan.program.maps if m.name == step.map), None)
-    relations = {r.name: r for r in plan.program.relations}
-    return declared is not None and is_one_row(relations, declared, step.known)
+    return declared is not None and is_one_row(_relations(plan), declared, step.known)
 
 
 def _behind_directory(plan: Plan, name: str) -> set[str]:

@@ -31,6 +31,7 @@ from orderbook.engine.plan.stores import (
     decided,
     excludes_null,
     is_one_row,
+    key_of,
     key_type,
     layout_of,
     map_of,
@@ -49,6 +50,7 @@ from orderbook.views.calculus import (
     Lift,
     MapRef,
     Poly,
+    Rel,
     Scalar,
     Term,
     Val,
@@ -209,10 +211,14 @@ def _types_with(lowering: "Lowering", lifts: Mapping[Var, Lift]) -> Mapping[Var,
 
 @dataclass(slots=True)
 class Lowering:
-    """Lowers a statement or a view's rows; `types` has the type of every variable seen so far."""
+    """Lowers a statement or a view's rows.
+
+    `types` has the type of every variable seen so far; `rows` are the primary keys of the event's rows.
+    """
 
     derived: Derived
     types: dict[Var, Type]
+    rows: tuple[frozenset[Var], ...] = ()
     _numbers: "count[int]" = field(default_factory=count)
 
     @property
@@ -336,7 +342,7 @@ class Lowering:
 
 
 # How a read could go on, and its rank: the least is taken.
-Way = tuple[tuple[int, int], Callable[[], None]]
+Way = tuple[tuple[int, int, int], Callable[[], None]]
 
 
 class _Term:
@@ -556,8 +562,9 @@ class _Term:
     def _read_way(self, read: MapRef) -> Way:
         """A loop over a read; one over a variable that is still to be computed comes late."""
         computed = {f.var for f in self.pending if isinstance(f, Lift | Extreme)}
-        (kind, free), loop = self._way(read, read)
-        return (kind, free + len(read.keys) * bool(computed & set(unbound(read.keys, self.known)))), loop
+        (kind, far, free), loop = self._way(read, read)
+        late = len(read.keys) * bool(computed & set(unbound(read.keys, self.known)))
+        return (kind, far, free + late), loop
 
     def _lengths(self, reads: Sequence[MapRef]) -> list[float]:
         """How many entries a loop over each read walks, as it was measured; all 0 where one was not."""
@@ -576,6 +583,27 @@ class _Term:
         declared = self.lowering.derived.declared.get(read.name)
         known = [i for i, k in enumerate(read.keys) if not isinstance(k, Var) or k in self.known]
         return declared is not None and is_one_row(self.lowering.derived.relations, declared, known)
+
+    def _belongs_to_a_row(self, read: MapRef) -> bool:
+        """Whether the known keys have the primary key of a row at hand, the event's or that of a loop.
+
+        What belongs to a row is less than what belongs to what it shares with others, such as its nation.
+        """
+        known = {k for k in read.keys if isinstance(k, Var) and k in self.known}
+        return any(row <= known for row in (*self.lowering.rows, *self._rows_at_hand()))
+
+    def _rows_at_hand(self) -> Iterator[frozenset[Var]]:
+        """The primary keys of rows that loops around have found, several of them by what was known."""
+        relations = self.lowering.derived.relations
+        for loop in (s for s in self.steps if isinstance(s, Loop)):
+            declared = self.lowering.derived.declared.get(loop.map)
+            if declared is None or is_one_row(relations, declared, loop.known):
+                continue
+            keys = dict(zip(declared.keys, loop.keys, strict=True))
+            for factor in (f for t in declared.definition.terms for f in t if isinstance(f, Rel)):
+                key = key_of(relations[factor.name], factor.args)
+                if key and key <= keys.keys():
+                    yield frozenset(k for v in key if isinstance(k := keys[v], Var))
 
     def _orders(self, read: MapRef, variable: Var) -> bool:
         """Whether the read's tree could be walked in the order of a variable."""
@@ -607,10 +635,11 @@ class _Term:
         free = unbound(read.keys, self.known)
         scan = len(free) == len(read.keys)
         one = self._is_one(read)
+        far = int(not one and not self._belongs_to_a_row(read))
         for variable in free if len(free) > 1 and factor is read and not one else ():
             others = [v for v in free if v != variable]
             if self._grouped(read, variable, frozenset(others)):
-                rank = (int(scan), len(others))
+                rank = (int(scan), far, len(others))
                 for other in filter(partial(self._orders, read), others):
                     within = self._restriction(read, other, self.known)
                     # Of groups of several keys those in a window of one, as of a time around the event's.
@@ -621,8 +650,10 @@ class _Term:
             if self._orders(read, variable):
                 within = self._restriction(factor, variable, self.known)
                 if within.narrows:
-                    return (int(scan), len(free)), partial(self._loop_range, read, factor, variable, within)
-        return (2 * scan, len(free)), partial(self._loop, read, factor, None)
+                    return (int(scan), far, len(free)), partial(
+                        self._loop_range, read, factor, variable, within
+                    )
+        return (2 * scan, far, len(free)), partial(self._loop, read, factor, None)
 
     def _grouped(self, read: MapRef, variable: Var, others: frozenset[Var]) -> bool:
         """Whether the read is a range sum over the variable once its other keys are known."""
@@ -690,7 +721,7 @@ class _Term:
                 self.lowering.type_keys(read)
                 return self._way(read, exists)
         scan = len(free) == len(exists.group) and not all(map(self._narrows, exists.body.terms))
-        rank = (2 * scan + 1, len(free))
+        rank = (2 * scan + 1, 0, len(free))
         return rank, partial(self._loop_gathered, exists, tuple(free))
 
     def _narrows(self, term: Term) -> bool:

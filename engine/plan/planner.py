@@ -6,7 +6,7 @@ Whole statements are lowered here: those that loop and read what they write see 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar, cast
+from typing import Generic, Self, TypeVar, cast
 
 from orderbook.core.recent import Recent
 from orderbook.engine.plan.lower import Derived, Lowering
@@ -21,7 +21,7 @@ from orderbook.engine.plan.steps import (
     TriggerPlan,
     UpdatePlan,
 )
-from orderbook.engine.plan.stores import Access, fewer_apart, levels, sharing, stores_for
+from orderbook.engine.plan.stores import Access, fewer_apart, key_of, levels, sharing, stores_for
 from orderbook.engine.plan.updates import Update, updates
 from orderbook.views.calculus import Apply, Scalar, Var, maps_read, scalar_variables
 from orderbook.views.intervals import Types
@@ -73,28 +73,41 @@ def _remembered(derived: Derived, of: object, maps: Iterable[str], lower: Callab
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What an event knows: its parameters with their types, and by which of them its rows are found."""
+
+    types: Mapping[Var, Type]
+    rows: tuple[frozenset[Var], ...] = ()
+
+    @classmethod
+    def of(cls, relation: Relation, *rows: Sequence[Var]) -> Self:
+        """One or more rows of a relation."""
+        types = {v: unscaled(c.type) for row in rows for v, c in zip(row, relation.columns, strict=True)}
+        return cls(types, tuple(key for row in rows if (key := key_of(relation, row))))
+
+
 def statement_plan(
-    derived: Derived, statement: Statement, event: Mapping[Var, Type], level: int, at: object
+    derived: Derived, statement: Statement, event: Event, level: int, at: object
 ) -> StatementPlan:
-    """The plan of a statement of a trigger with parameters `event`.
+    """The plan of a statement of a trigger.
 
     at: tells it from equal ones, of which each is an object of its own.
     """
-    of = statement, tuple(event.items()), level, at
+    of = statement, tuple(event.types.items()), event.rows, level, at
     maps = maps_read(statement.value) | {statement.target}
     return _remembered(derived, of, maps, lambda: _statement_plan(derived, statement, event, level))
 
 
-def _statement_plan(
-    derived: Derived, statement: Statement, event: Mapping[Var, Type], level: int
-) -> StatementPlan:
+def _statement_plan(derived: Derived, statement: Statement, of: Event, level: int) -> StatementPlan:
+    event = of.types
     types = Types(event)
     for key, kind in zip(statement.keys, derived.declared[statement.target].key_types, strict=True):
         if isinstance(key, Var):
             types.setdefault(key, kind)
     used = dict.fromkeys(v for k in statement.keys for v in scalar_variables(k))
     free = tuple(v for v in used if v not in event)
-    lowering = Lowering(derived, types)
+    lowering = Lowering(derived, types, of.rows)
     pipelines = lowering.poly(statement.value, frozenset(event), frozenset(free))
     erased: tuple[Pipeline, ...] = ()
     if free:
@@ -157,11 +170,10 @@ def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: 
     leaders = {d.name: g[0].name for g in groups for d in g}
     relations = {r.name: r for r in program.relations}
     derived = Derived(program.map_names, relations, leaders, statistics)
-    initial = tuple(statement_plan(derived, s, {}, 0, i) for i, s in enumerate(program.initial))
+    initial = tuple(statement_plan(derived, s, Event({}), 0, i) for i, s in enumerate(program.initial))
     triggers = []
     for trigger in program.triggers:
-        columns = relations[trigger.relation].columns
-        event = {p: unscaled(c.type) for p, c in zip(trigger.parameters, columns, strict=True)}
+        event = Event.of(relations[trigger.relation], trigger.parameters)
         statements = _statements(derived, trigger.statements, event, (trigger.relation, trigger.insert))
         triggers.append(TriggerPlan(trigger.relation, trigger.insert, trigger.parameters, statements))
     shared = [{d.name for d in g} for g in groups if len(g) > 1]
@@ -187,10 +199,7 @@ def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: 
 def _update(
     program: Program, derived: Derived, update: Update, shared: Sequence[Collection[str]]
 ) -> UpdatePlan:
-    columns = program.relation(update.relation).columns
-    event = {
-        v: unscaled(c.type) for row in (update.old, update.new) for v, c in zip(row, columns, strict=True)
-    }
+    event = Event.of(program.relation(update.relation), update.old, update.new)
     parts = tuple(
         _statements(derived, own, event, (update.relation, "update", i), shared)
         for i, own in enumerate(update.parts)
@@ -201,7 +210,7 @@ def _update(
 def _statements(
     derived: Derived,
     statements: Sequence[Statement],
-    event: Mapping[Var, Type],
+    event: Event,
     at: object,
     shared: Sequence[Collection[str]] = (),
 ) -> tuple[StatementPlan, ...]:

@@ -251,10 +251,8 @@ def _is_one_row(
         for factor in term:
             match factor:
                 case Rel(name, args):
-                    relation = relations[name]
-                    columns = zip(args, relation.columns, strict=True)
-                    key = [a for a, c in columns if c.name in (relation.primary_key or ())]
-                    if key and bound.issuperset(a for a in key if isinstance(a, Var)):
+                    key = key_of(relations[name], args)
+                    if key is not None and bound.issuperset(key):
                         bound.update(args)
                 case Lift(var, body) | Extreme(var, _, _, body):
                     if bound.issuperset((variable_set(body) & around) - {var}):
@@ -262,6 +260,14 @@ def _is_one_row(
         if len(bound) == before:
             break
     return bound.issuperset(keys)
+
+
+def key_of(relation: Relation, row: Sequence[Scalar]) -> frozenset[Var] | None:
+    """The variables that a row's primary key is of; None without one."""
+    if not relation.primary_key:
+        return None
+    columns = zip(row, relation.columns, strict=True)
+    return frozenset(a for a, c in columns if c.name in relation.primary_key and isinstance(a, Var))
 
 
 def _cursors(names: set[str], keys: int, position: int, reads: Reads) -> list[tuple[Cursor, bool]] | None:
