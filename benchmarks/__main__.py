@@ -21,6 +21,7 @@ from .start import start
 from .strategies import strategies
 from .surveillance import surveillance
 from .threads import threads
+from .tpch import tpch
 from .vwap import many_symbols, one_symbol
 
 
@@ -50,6 +51,7 @@ SECTIONS = {
     "threads": threads,
     "strategies": strategies,
     "surveillance": surveillance,
+    "tpch": tpch,
     "doors": doors,
     "maps": maps,
 }
