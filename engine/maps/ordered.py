@@ -197,7 +197,12 @@ def _assign(cols: tuple[NodeColumn, ...], layout: str, prefix_first: str, fan_ou
             f"wide_difference(v{c.number}, o{c.number})" if c.wide else f"v{c.number} - o{c.number}"
             for c in cols
         )
-        return ASSIGN_BY_DIFFERENCE.substitute(pieces, gained=gained)
+        return ASSIGN_BY_DIFFERENCE.substitute(
+            pieces,
+            gained=gained,
+            zeros=tuple_of([c.column.zero for c in cols]),
+            reads=tuple_of([c.value("leaf", "position") for c in cols]),
+        )
     return ASSIGN_BY_ADDS.substitute(pieces, lost=", ".join(f"-o{c.number}" for c in cols))
 
 

@@ -536,8 +536,15 @@ $raise_leaf
 ASSIGN_BY_DIFFERENCE = Template('''\
 @jit()
 def assign(H, $prefix_first key, $values):
-    """Set the values of a key; it is removed when they are all zero."""
-    $olds = get(H, $prefix_first key)
+    """Set the values of a key; it is removed when they are all zero. The search serves the add, too."""
+    $olds = $zeros
+    tree = record(H$comma_prefix)
+    if tree != 0:
+        leaf, position = locate(H, tree, key)
+        if holds(leaf, position, key):
+            $olds = $reads
+        store(H, AROUND, tree)
+        store(H, AROUND_KEY, key)
     add(H, $prefix_first key, $gained)''')
 
 ASSIGN_BY_ADDS = Template('''\

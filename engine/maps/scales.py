@@ -38,7 +38,7 @@ from orderbook.engine.maps.store_layout import (
     SCALES,
     WIDE,
 )
-from orderbook.engine.maps.tree import columns_end, first_column, scale_word, words_of
+from orderbook.engine.maps.tree import columns_end, first_column, first_leaf, scale_word, words_of
 from orderbook.engine.maps.wide_numbers import (
     _load_apart,
     high_word,
@@ -179,12 +179,7 @@ def common_divisor(scale, value):
 def size_of(H, record, offset):
     """The sizes of all entries of a scaled column together."""
     total = 0
-    node = load(record, 0)
-    if node == 0:
-        return total
-    children = columns_end(H)
-    for _ in range(load(record, 1)):
-        node = load(node, children)
+    node = first_leaf(H, record)
     while node != 0:
         for i in range(load(node, COUNT)):
             total += abs(load(node, offset + i + 1) - load(node, offset + i))
@@ -196,12 +191,7 @@ def size_of(H, record, offset):
 def divisor_of(H, record, offset):
     """The greatest common divisor of the entries of a scaled column; 0 when there is none."""
     divisor = 0
-    node = load(record, 0)
-    if node == 0:
-        return divisor
-    children = columns_end(H)
-    for _ in range(load(record, 1)):
-        node = load(node, children)
+    node = first_leaf(H, record)
     while node != 0 and divisor != 1:
         for i in range(load(node, COUNT)):
             rest = abs(load(node, offset + i + 1) - load(node, offset + i))

@@ -305,6 +305,17 @@ def child_position(node, key):
 
 
 @jit()
+def first_leaf(H, record):
+    """The leaf of the least keys, or 0 where there is no tree."""
+    node = load(record, 0)
+    if node != 0:
+        children = columns_end(H)
+        for _ in range(load(record, 1)):
+            node = load(node, children)
+    return node
+
+
+@jit()
 def highest_key(H, record):
     """The greatest key of a tree that has one."""
     children = columns_end(H)
