@@ -3,21 +3,23 @@
 Of a view looked at once in a while there is at most one call for each row in a length of time.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from orderbook.core.files import packed, unpacked
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.strategies.compiled import CompiledMethods, RowThrottle
+from orderbook.strategies.execution.desk_clock import TIMER
 from orderbook.strategies.execution.exchange_state import FIRST, LAST
 from orderbook.strategies.gated_engine import GatedEngine, RowCondition, load_row, save_row
 from orderbook.strategies.order_desk import OrderDesk
-from orderbook.strategies.strategy import Strategy, ViewWatch, timers_of, watches_of
+from orderbook.strategies.strategy import Strategy, ViewWatch, timers_in_python, timers_of, watches_of
 
 _MOST_TOLD = 1_024
 
@@ -117,8 +119,8 @@ class Throttle:
 
 
 class CompiledThrottle:
-    """As Throttle, of a compiled method for the rows of single instruments, told at every change: what it
-    knows is where the compiled loop has it.
+    """As Throttle, of a compiled method for the rows of single instruments: what it knows is where the
+    compiled loop has it.
 
     place_of: the instrument that a row's key names. state_of: what is known of the row of an instrument.
     """
@@ -127,6 +129,7 @@ class CompiledThrottle:
         self,
         engine: Engine,
         view: str,
+        when: str | None,
         compiled: CompiledMethods,
         place_of: Callable[[Key], int],
         state_of: Callable[[int], RowThrottle],
@@ -134,6 +137,7 @@ class CompiledThrottle:
     ) -> None:
         self._engine, self._view, self._compiled = engine, view, compiled
         self._place_of, self._state_of, self._deliver = place_of, state_of, deliver
+        self._when = None if when is None else RowCondition(view, when)
         self._keys: dict[Key, RowThrottle] = {}
 
     @property
@@ -144,8 +148,9 @@ class CompiledThrottle:
         return min((one.due_at for one in waiting), default=LAST)
 
     def ignores(self, key: Key) -> bool:
-        """See Throttle: the loop goes by the row as it was offered last."""
-        return False
+        """See Throttle."""
+        one = self._keys.get(key)
+        return one is not None and one.waits != 0
 
     def state(self, key: Key) -> RowThrottle:
         """What is known of a row."""
@@ -172,16 +177,11 @@ class CompiledThrottle:
             if isinstance(self._engine, GatedEngine) and not self._engine.valid(event):
                 continue
             one.done()
-            if old != new:
+            holds = self._when is None or (new is not None and self._when.holds(self._engine.program, new))
+            if old != new and holds:
                 one.done(now)
                 self._deliver(event)
         self._compiled.waits_until()
-
-    def look_anew(self) -> None:
-        """The rows that wait are as the view has them."""
-        for key, one in self._keys.items():
-            if one.waits:
-                one.is_now(self._engine[self._view].get(key))
 
     def save(self) -> list[SavedThrottle]:
         """See Throttle."""
@@ -203,9 +203,75 @@ class CompiledThrottle:
             state.done(one.told)
             if one.waits:
                 state.wait(number, load_row(one.old, view.layout))
-                state.is_now(view.get(key))
                 self._compiled.row["waited"] = number
         self._compiled.waits_until()
+
+
+class RunnerTimers:
+    """The timers of a class: how many periods of each have passed, where the compiled loop has it.
+
+    compiled: calls all of them in the loop; None: Python calls them.
+    """
+
+    def __init__(self, kind: type[Strategy], compiled: CompiledMethods | None) -> None:
+        self._timers = timers_of(kind)
+        self._records = np.zeros(len(self._timers), TIMER)
+        self._records["period"] = [timer.period for timer in self._timers]
+        self._compiled = None if compiled is None or timers_in_python(kind) else compiled
+        if self._compiled is not None and self._timers:
+            self._compiled.keep_time(self._records, [timer.method for timer in self._timers])
+
+    def __bool__(self) -> bool:
+        return bool(self._timers)
+
+    @property
+    def due_at(self) -> int:
+        """The time (ns) from which on the end of a message brings one about; LAST where none does, or the
+        loop sees to that."""
+        compiled = self._compiled
+        return LAST if compiled is not None and compiled.in_loop else self._next
+
+    @property
+    def _next(self) -> int:
+        # The first message starts a timer.
+        return min(
+            ((periods + 1) * period if known else FIRST for period, periods, known, _ in self._rows),
+            default=LAST,
+        )
+
+    @property
+    def _rows(self) -> list[tuple[int, int, int, int]]:
+        return [(one[0], one[1], one[2], one[3]) for one in self._records.tolist()]
+
+    def enter_loop(self) -> None:
+        """The loop is about to run."""
+        if self._compiled is not None:
+            self._compiled.row["timer_due"] = self._next
+
+    def due(self, now: int) -> list[str]:
+        """The methods whose timers have come, at the end of a message; none at the first, which starts
+        them."""
+        found = []
+        for timer, row, (period, before, known, _) in zip(
+            self._timers, self._records, self._rows, strict=True
+        ):
+            periods = now // period
+            if known and before < periods:
+                found.append(timer.method)
+            if not known or before < periods:
+                row["periods"], row["known"] = periods, 1
+        self.enter_loop()
+        return found
+
+    def save(self) -> dict[str, int]:
+        """How many periods of each have passed, by what it is."""
+        rows = zip(self._timers, self._rows, strict=True)
+        return {repr(timer): periods for timer, (_, periods, known, _) in rows if known}
+
+    def load(self, saved: Mapping[str, int]) -> None:
+        """Goes on from `save`; a timer of another period starts anew."""
+        for timer, row in zip(self._timers, self._records, strict=True):
+            row["known"], row["periods"] = repr(timer) in saved, saved.get(repr(timer), 0)
 
 
 class SavedClock(msgspec.Struct, frozen=True):
@@ -220,8 +286,8 @@ class RunnerClock:
     """The timers and throttled watches of one instance of a strategy.
 
     condition: writes parameters into a condition. deliver: calls a method with a view event.
-    throttle: that of a watch whose method the compiled loop may call, None of others. rows: the desk of a
-    strategy in SQL.
+    throttle: that of a watch whose method the compiled loop may call, None of others. compiled: the methods
+    that are compiled, or the desk of a strategy in SQL.
     """
 
     def __init__(
@@ -231,11 +297,11 @@ class RunnerClock:
         condition: Callable[[str], str],
         deliver: Callable[[str, Any], object],
         throttle: Callable[[ViewWatch], CompiledThrottle | None] = lambda watch: None,
-        rows: OrderDesk | None = None,
+        compiled: CompiledMethods | None = None,
     ) -> None:
-        self._timers, self._periods = timers_of(kind), dict[str, int]()
+        self._timers = RunnerTimers(kind, compiled)
         # Says when the method `woken` is called.
-        self._rows = rows
+        self._rows = compiled if isinstance(compiled, OrderDesk) else None
         self._throttles: dict[ViewWatch, Throttle | CompiledThrottle] = {
             watch: throttle(watch)
             or Throttle(
@@ -258,11 +324,7 @@ class RunnerClock:
     def due_at(self) -> int:
         """The time (ns) from which on the end of a message brings something about; LAST: none does."""
         rows = self._rows
-        found = LAST if rows is None or rows.in_loop else rows.wake
-        for timer in self._timers:
-            periods = self._periods.get(timer.method)
-            # The first message starts a timer.
-            found = min(found, FIRST if periods is None else (periods + 1) * timer.period)
+        found = min(self._timers.due_at, LAST if rows is None or rows.in_loop else rows.wake)
         for throttle in self._throttles.values():
             found = min(found, throttle.due_at)
         return found
@@ -272,11 +334,9 @@ class RunnerClock:
         found = self._throttles.get(watch)
         return found if isinstance(found, CompiledThrottle) else None
 
-    def look_anew(self) -> None:
-        """From now on the compiled loop looks at rows."""
-        for throttle in self._throttles.values():
-            if isinstance(throttle, CompiledThrottle):
-                throttle.look_anew()
+    def enter_loop(self) -> None:
+        """From now on the compiled loop keeps the time."""
+        self._timers.enter_loop()
 
     def wake(self, time: int) -> None:
         """Calls `woken` at the end of the first message from this time on, ns."""
@@ -294,12 +354,7 @@ class RunnerClock:
     def due(self, now: int) -> Sequence[str]:
         """The methods whose timers have come, at the end of a message; none at the first, which starts
         them."""
-        found = []
-        for timer in self._timers:
-            periods = now // timer.period
-            if self._periods.setdefault(timer.method, periods) < periods:
-                self._periods[timer.method] = periods
-                found.append(timer.method)
+        found = self._timers.due(now)
         if self._rows is not None and not self._rows.in_loop and now >= self._rows.wake:
             self._rows.wake = LAST
             found.append("woken")
@@ -313,13 +368,11 @@ class RunnerClock:
     def save(self) -> SavedClock:
         """What it knows, between two messages."""
         throttled = {repr(watch): throttle.save() for watch, throttle in self._throttles.items()}
-        periods = {repr(t): self._periods[t.method] for t in self._timers if t.method in self._periods}
-        return SavedClock(periods, throttled)
+        return SavedClock(self._timers.save(), throttled)
 
     def load(self, saved: SavedClock, views: Collection[str] | None = None) -> None:
         """Goes on from `save`; views: those whose rows mean what they meant then, None: all."""
-        # A timer of another period starts anew.
-        self._periods = {t.method: saved.periods[repr(t)] for t in self._timers if repr(t) in saved.periods}
+        self._timers.load(saved.periods)
         for watch, throttle in self._throttles.items():
             if views is None or watch.view in views:
                 throttle.load(saved.throttled.get(repr(watch), ()))

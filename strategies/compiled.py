@@ -20,8 +20,9 @@ where there is no row. A parameter whose default is a float is a double, one wit
 
 `is_open(id)` says whether an order is under way or rests, `open_order(side)` (0: to buy, 1: to sell) which is
 the last such order to the row's instrument, 0 where none is, and `open_price(id)` at what price it was asked
-for. A compiled `on_book_state(self, state)` has `state.state` and `state.reason` as the codes of `BookState`
-and `StateReason`, and `state.ts`; `on_order_update(self, order)` and `on_fill(self, fill)` have the fields of
+for. A compiled method of `on_timer` has no row: at hand is the one instrument that an instance sees, or none.
+A compiled `on_book_state(self, state)` has `state.state` and `state.reason` as the codes of `BookState` and
+`StateReason`, and `state.ts`; `on_order_update(self, order)` and `on_fill(self, fill)` have the fields of
 `execution.desk`'s ORDER_UPDATE and FILL_UPDATE.
 """
 
@@ -48,12 +49,12 @@ from orderbook.engine.runtime.row_format import RowFormat, UnpackedFiring, Unpac
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.block_memory import record_at
 from orderbook.market.instruments import SCALE, Instrument
-from orderbook.strategies.execution import desk, row_dispatch
+from orderbook.strategies.execution import desk, desk_clock
 from orderbook.strategies.execution.account import OPEN, Order, OrderSide
 from orderbook.strategies.execution.desk_messages import NEWS
 from orderbook.strategies.execution.exchange_state import LAST, MODIFY, PLACE
 from orderbook.strategies.execution.order_terms import PLAIN, OrderTerms, TimeInForce
-from orderbook.strategies.strategy import Parameter, Strategy, compiled_methods, fields_of
+from orderbook.strategies.strategy import Parameter, Strategy, compiled_methods, fields_of, timers_in_python
 from orderbook.views.m3 import Result
 from orderbook.views.types import Kind
 
@@ -137,7 +138,8 @@ class CompiledMethods:
         # Those rows of watches that wait for their time, in the order of watches.
         self.throttles: list[RowThrottle] = []
         self._throttles_at = np.zeros(0, np.int64)
-        self.row["due"] = self.row["wake"] = LAST
+        self.row["due"] = self.row["wake"] = self.row["timer_due"] = LAST
+        self.row["only"] = -1
         self._told = np.zeros(1, desk.ORDER_UPDATE)
         self.row["record"] = self._told.ctypes.data
         # Whether the loop calls its methods.
@@ -185,7 +187,7 @@ class CompiledMethods:
         found = self._entries.get((method, view))
         if found is None:
             own = {name: getattr(self._kind, name) for name in compiled_methods(self._kind)}
-            row = TOLD[method] if view is None else _row_type(self._results[view])
+            row = TOLD.get(method) if view is None else _row_type(self._results[view])
             try:
                 found = _entry_of(method, own, self._dtype, row)
             except NativeError as error:
@@ -250,6 +252,8 @@ class CompiledMethods:
 
     def follow(self) -> None:
         """Compiles what is told of books, orders and fills, for the loop too. Raises ConfigurationError."""
+        self.row["told_market"] = self._kind.on_trade is not Strategy.on_trade
+        self.row["told_market"] |= bool(timers_in_python(self._kind))
         for method in TOLD.keys() & set(compiled_methods(self._kind)):
             address = self.entry(method, None).address
             if method != "on_book_state":
@@ -293,6 +297,12 @@ class CompiledMethods:
         held = (ctypes.c_char * (desk.OPEN.itemsize * count)).from_address(address).raw if count else b""
         return dict(np.frombuffer(held, desk.OPEN)[["id", "price"]].tolist())
 
+    def keep_time(self, timers: NDArray[np.void], methods: Sequence[str]) -> None:
+        """TIMER[n] of methods that the loop calls."""
+        for row, method in zip(timers, methods, strict=True):
+            row["entry"] = self.entry(method, None).address
+        self.row["timers"], self.row["timers_count"] = timers.ctypes.data, len(timers)
+
     def throttle(self, watch: int, every: int, method: str, view: str, index: int) -> "RowThrottle":
         """The state of a row of a watch that is looked at once in a while: that of an instrument, below 0 of
         none."""
@@ -313,7 +323,7 @@ class CompiledMethods:
         self.row["due"] = min((one.due_at for one in waiting), default=LAST)
 
     def take_looks(self) -> bool:
-        """Whether the loop has left rows that have waited for Python to look at."""
+        """Whether the loop has left to Python what time brings about."""
         looks = bool(self.words[_PLACES["looks"]])
         self.words[_PLACES["looks"]] = 0
         return looks
@@ -337,9 +347,9 @@ class RowThrottle:
     ) -> None:
         self._desk, self._result, self._form = desk_at, result, RowFormat(result)
         self._kinds = _kinds_of(result)
-        rows, words = len(row_dispatch.THROTTLE.names or ()), self._form.words
-        self._words, self._rows = np.zeros(rows + 2 * words, np.int64), rows
-        self._record = self._words[:rows].view(row_dispatch.THROTTLE)[0]
+        rows, words = len(desk_clock.THROTTLE.names or ()), self._form.words
+        self._words, self._rows = np.zeros(rows + 2 * words + self._form.key_count, np.int64), rows
+        self._record = self._words[:rows].view(desk_clock.THROTTLE)[0]
         self.address = int(self._words.ctypes.data)
         self.watch, self.instrument = watch, instrument
         # Whether the loop knows the row.
@@ -363,11 +373,15 @@ class RowThrottle:
         """The time (ns) from which on it may be told."""
         return int(self._record["told"] + self._record["every"])
 
+    def read_by(self, key: Sequence[int], state: int, row: int, condition: int) -> None:
+        """How the loop reads the row: by its key, in words; see THROTTLE."""
+        self._words[self._rows + 2 * self._form.words :] = key
+        self._record["state"], self._record["row"], self._record["condition"] = state, row, condition
+
     def offer(self, event: ViewEvent, now: int) -> bool:
-        """The row has changed; whether that is to be told now."""
-        bytes_of, old, new = _words_of(event, self._result)
-        at = held_words(bytes_of)
-        return bool(row_dispatch.offer(self._desk, self.address, at + old, at + new, now))
+        """Its watch has fired; whether that is to be told now."""
+        bytes_of, old, _ = _words_of(event, self._result)
+        return bool(desk_clock.offer(self._desk, self.address, held_words(bytes_of) + old, now))
 
     def done(self, told: int | None = None) -> None:
         """It does not wait any more; since it was told at that time."""
@@ -386,20 +400,16 @@ class RowThrottle:
         self._record["waits"] = waits
         self._words[self._rows :][: self._form.words] = row_words(self._result, words_of(old))
 
-    def is_now(self, row: ViewRow | None) -> None:
-        """The row is so."""
-        self._words[self._rows + self._form.words :] = row_words(self._result, words_of(row))
-
 
 def _kinds_of(result: Result) -> NDArray[np.int64]:
     """What each word of a row of a view is."""
     form = RowFormat(result)
-    kinds = np.full(form.words, row_dispatch.VALUE_WORD, np.int64)
-    kinds[0] = row_dispatch.COUNT_WORD
+    kinds = np.full(form.words, desk_clock.VALUE_WORD, np.int64)
+    kinds[0] = desk_clock.COUNT_WORD
     for column, (at, _) in zip(result.columns, form.columns, strict=True):
-        kinds[at] = row_dispatch.FLAG_WORD
+        kinds[at] = desk_clock.FLAG_WORD
         if column.type.kind is Kind.DOUBLE:
-            kinds[at + 1] = row_dispatch.DOUBLE_WORD
+            kinds[at + 1] = desk_clock.DOUBLE_WORD
     return kinds
 
 
@@ -414,12 +424,17 @@ class Entry(NamedTuple):
 _entries: dict[tuple[object, ...], Entry] = {}
 
 
-def _entry_of(method: str, own: Mapping[str, Any], state: np.dtype, row: np.dtype) -> Entry:
-    """Compiles one of the methods of a class. Raises NativeError."""
+def _entry_of(method: str, own: Mapping[str, Any], state: np.dtype, row: np.dtype | None) -> Entry:
+    """Compiles one of the methods of a class; row: what it is called with, None: with nothing. Raises
+    NativeError."""
     known = (*own.values(), method, str(state.descr), str(row))
     if known in _entries:
         return _entries[known]
-    function, state_at, row_at = own[method], record_at(state), record_at(row)
+    function, state_at, row_at = own[method], record_at(state), record_at(state if row is None else row)
+
+    def call_alone(state: int, new: int, old: int) -> int:
+        function(state_at(state))
+        return 0
 
     def call(state: int, new: int, old: int) -> int:
         function(state_at(state), row_at(new))
@@ -430,6 +445,7 @@ def _entry_of(method: str, own: Mapping[str, Any], state: np.dtype, row: np.dtyp
         return 0
 
     entry = call_with_old if function.__code__.co_argcount > _WITHOUT_OLD else call
+    entry = call_alone if row is None else entry
     assert isinstance(entry, FunctionType)
     _, address, _ = native_address(entry, [types.int64] * 3, None, {**_METHODS, **own})
     _entries[known] = found = Entry(address, python_callable(address, INTEGER * 3))

@@ -25,6 +25,9 @@ from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.runner import Runner
 from orderbook.views.program import CompiledProgram
 
+# By which rows name instruments.
+_NAMED = ("venue", "symbol")
+
 
 class LoopDesks:
     """The runners of a host with compiled methods.
@@ -171,7 +174,7 @@ class LoopDesks:
             return
         result = subscription.layout.result
         keys = [key.name for key in result.keys]
-        places = {key: keys.index(key) if key in keys else -1 for key in ("venue", "symbol")}
+        places = {key: keys.index(key) if key in keys else -1 for key in _NAMED}
         rows = []
         if isinstance(own[0].compiled, OrderDesk):
             # Its rows name instruments themselves, and more than one of an instrument; those of an instance
@@ -188,7 +191,11 @@ class LoopDesks:
                 at = 0
                 if throttle is not None:
                     key = tuple(getattr(one, key.name) for key in subscription.layout.key_columns)
-                    at = throttle.state(key).address
+                    state = throttle.state(key)
+                    state.read_by(
+                        [codes[_NAMED.index(name)] for name in keys], *engine.functions_of(subscription)
+                    )
+                    at = state.address
                 rows.append((*codes, index, runner.desk.address, at))
         named = [
             tuple(code for code, place in zip(row[:2], places.values(), strict=True) if place >= 0)

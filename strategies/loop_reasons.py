@@ -7,9 +7,8 @@ from orderbook.strategies.order_views import OrderView
 from orderbook.strategies.strategy import (
     Strategy,
     StrategyDefinition,
-    ViewWatch,
     compiled_methods,
-    timers_of,
+    timers_in_python,
     watches_of,
 )
 from orderbook.views.calculus import maps_read
@@ -45,16 +44,6 @@ def why_in_python(kind: type[Strategy], drawdown: bool, simulated: bool) -> str 
     return "max_drawdown of [risk] looks at what is held with every message" if drawdown else None
 
 
-def why_throttled_in_python(kind: type[Strategy], watch: ViewWatch) -> str | None:
-    """What of a class keeps a compiled method with `every` from the loop; None: nothing does."""
-    if watch.when or watch.fire != "change":
-        return "it has a condition, or fires at the edge"
-    if timers_of(kind) or kind.on_trade is not Strategy.on_trade:
-        # These are called before the rows that have waited, and by Python.
-        return "the class has timers, or on_trade"
-    return None
-
-
 def loop_notes(
     program: Program,
     strategy: StrategyDefinition,
@@ -76,10 +65,10 @@ def loop_notes(
     if why is not None:
         return [f"{strategy.name} is called by Python: {why}"]
     found = [f"{strategy.name} runs in the compiled loop of replays and backtests"]
-    for watch in () if issubclass(kind, OrderView) else watches_of(kind):
-        apart = None if watch.method in compiled_methods(kind) else "it is not compiled"
-        if apart is None and watch.every:
-            apart = why_throttled_in_python(kind, watch)
-        if apart is not None:
-            found.append(f"but {watch.method} is called by Python: {apart}")
+    own = compiled_methods(kind)
+    watched = () if issubclass(kind, OrderView) else [watch.method for watch in watches_of(kind)]
+    trades = () if kind.on_trade is Strategy.on_trade else ("on_trade",)
+    for method in (*(one for one in watched if one not in own), *timers_in_python(kind), *trades):
+        apart = "it is not compiled" if method not in own else "timers are called in order, after trades"
+        found.append(f"but {method} is called by Python: {apart}")
     return found

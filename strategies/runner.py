@@ -47,7 +47,7 @@ from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES
 from orderbook.strategies.execution.order_terms import Number, OrderTerms, TimeInForce
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
-from orderbook.strategies.loop_reasons import why_in_python, why_throttled_in_python
+from orderbook.strategies.loop_reasons import why_in_python
 from orderbook.strategies.loop_relations import LoopAccount, LoopRelations
 from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.order_views import OrderView
@@ -207,16 +207,17 @@ class Runner:
                 definition.kind, results[view], definition.kind.rules, host.instruments,
                 host.engine.dictionary, own_books if isinstance(own_books, Books) else None, key,
             )  # fmt: skip
+        self.instruments = [index for index, one in enumerate(host.instruments) if self.sees(one)]
         if self.compiled is not None:
             self.compiled.follow()
+            self.compiled.row["only"] = self.instruments[0] if len(self.instruments) == 1 else -1
         self._compiled_names = frozenset(own)
         self.clock = RunnerClock(
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view,
-            self._throttle, self.compiled if isinstance(self.compiled, OrderDesk) else None,
+            self._throttle, self.compiled,
         )  # fmt: skip
         # What is watched, by subscription.
         self.watches: dict[Subscription, ViewWatch] = {}
-        self.instruments = [index for index, one in enumerate(host.instruments) if self.sees(one)]
         # The instruments of rows, by view and key.
         self._instruments_of: dict[tuple[object, ...], int | None] = {}
         self.stopped: int | None = None
@@ -342,7 +343,7 @@ class Runner:
 
     def _throttle(self, watch: ViewWatch) -> CompiledThrottle | None:
         """What passes on rows of a watch by and by, where compiled code may do so: of each instrument there
-        is one row, and the last that was offered is the row as it is."""
+        is one row."""
         compiled, engine = self.compiled, self._host.engine
         if compiled is None or watch.method not in self._compiled_names or watch.view not in engine.views:
             return None
@@ -350,7 +351,7 @@ class Runner:
         single = len(self._host.instruments) == len(
             {tuple(getattr(one, name, "") for name in names) for one in self._host.instruments}
         )
-        if not single or not {*names} <= {"venue", "symbol"} or why_throttled_in_python(self._kind, watch):
+        if not single or not {*names} <= {"venue", "symbol"}:
             return None
         place = watches_of(self._kind).index(watch)
 
@@ -367,7 +368,8 @@ class Runner:
             return compiled.throttle(place, watch.every, watch.method, watch.view, index)
 
         deliver = partial(self._on_view, watch.method)
-        return CompiledThrottle(engine, watch.view, compiled, place_of, state_of, deliver)
+        when = None if watch.when is None else with_parameters(watch.when, self.parameters)
+        return CompiledThrottle(engine, watch.view, when, compiled, place_of, state_of, deliver)
 
     def _call_compiled(self, method: str, event: ViewEvent) -> None:
         """Calls a compiled method, and asks for what it asks for."""
@@ -425,7 +427,7 @@ class Runner:
             if compiled.looking:
                 self.look_at_end()
         if compiled.take_looks():
-            self._host.after_message(partial(self.clock.look, self.now))
+            self._let_time_pass()
         for update in then:
             self._tell_update(update)
 
@@ -491,7 +493,7 @@ class Runner:
             self._account = LoopAccount(self.desk, self.client, self._host.instruments)
         self._account.enter(relations, self._own_name or self.name, self._positions)
         self.note_positions()
-        self.clock.look_anew()
+        self.clock.enter_loop()
         if isinstance(self._strategy, OrderView):
             self.rows.orders = self.orders
             self.rows.note_steps()
@@ -715,9 +717,20 @@ class Runner:
         for state in states:
             after(partial(self._tell_state, state))
         if self.clock.runs:
-            for method in self.clock.due(self.now):
-                after(partial(self.call, method))
-            after(partial(self.clock.look, self.now))
+            self._let_time_pass()
+
+    def _let_time_pass(self) -> None:
+        """Calls methods whose timers have come, then looks at rows that have waited."""
+        after = self._host.after_message
+        for method in self.clock.due(self.now):
+            after(partial(self._call_timer, method))
+        after(partial(self.clock.look, self.now))
+
+    def _call_timer(self, method: str) -> None:
+        if method not in self._compiled_names:
+            self.call(method)
+            return
+        self._call_told(method, (), self.instruments[0] if len(self.instruments) == 1 else None)
 
     def _tell_state(self, state: BookStateChange) -> None:
         method = "on_book_state"
@@ -725,7 +738,7 @@ class Runner:
             self.call(method, state)
             return
         codes = BookState[state.state.upper()], StateReason[state.reason.upper()]
-        self._call_told(method, (state.ts, *codes), state.venue, state.symbol)
+        self._call_told(method, (state.ts, *codes), self._index(state.symbol, state.venue))
 
     def _tell_update(self, update: OrderUpdate) -> None:
         """Tells the strategy of an order and its fills, when the message at hand has ended."""
@@ -746,7 +759,7 @@ class Runner:
             order.ts, order.id, SIDES.index(order.side), fixed(order.volume), order.price is not None, price,
             fixed(order.filled), STATUSES.index(order.status), order.reason is not None,
         )  # fmt: skip
-        self._call_told(method, told, order.venue, order.symbol)
+        self._call_told(method, told, self._index(order.symbol, order.venue))
 
     def _tell_fill(self, fill: Fill) -> None:
         method = "on_fill"
@@ -757,18 +770,18 @@ class Runner:
             fill.ts, fill.order_id, SIDES.index(fill.side), fixed(fill.volume), fixed(fill.price),
             LIQUIDITY.index(fill.liquidity),
         )  # fmt: skip
-        self._call_told(method, told, fill.venue, fill.symbol)
+        self._call_told(method, told, self._index(fill.symbol, fill.venue))
 
-    def _call_told(self, method: str, told: Sequence[int], venue: str, symbol: str) -> None:
-        """Calls a compiled method with what it is told."""
+    def _call_told(self, method: str, told: Sequence[int], index: int | None) -> None:
+        """Calls a compiled method with what it is told of an instrument; None: of none."""
         compiled = self.compiled
         if compiled is None or self._strategy is None or self._host.silent:
             return
         self.calls += 1
-        index = self._index(symbol, venue)
         one = None if index is None else self._host.instruments[index]
+        held = Decimal(0) if one is None else self.client.position(one.symbol)
         compiled.orders = self.orders
-        compiled.call_told(method, told, index, one, self.client.position(symbol), self.now)
+        compiled.call_told(method, told, index, one, held, self.now)
         self.orders = compiled.orders
         self.ask_apart()
 

@@ -219,7 +219,7 @@ def on_view(
 
 
 def compiled(method: Method) -> Method:
-    """Makes a method of `on_view` machine code; see `orderbook.strategies.compiled`."""
+    """Makes a method of `on_view` or `on_timer` machine code; see `orderbook.strategies.compiled`."""
     setattr(method, _COMPILED, True)
     return method
 
@@ -553,6 +553,16 @@ def timers_of(kind: type[Strategy]) -> tuple[Timer, ...]:
     names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
     found = (getattr(getattr(kind, name, None), _TIMERS, None) for name in names)
     return tuple(timer for timer in found if isinstance(timer, Timer))
+
+
+def timers_in_python(kind: type[Strategy]) -> tuple[str, ...]:
+    """The methods of a class with timers that the loop does not call.
+
+    It calls all or none: they are called in their order, and after trades.
+    """
+    timers, own = tuple(timer.method for timer in timers_of(kind)), compiled_methods(kind)
+    in_loop = kind.on_trade is Strategy.on_trade and set(timers) <= set(own)
+    return () if in_loop else timers
 
 
 _PACKAGE = __name__.rpartition(".")[0]

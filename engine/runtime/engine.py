@@ -250,6 +250,10 @@ class Engine:
         """The subscriptions that the runtime watches, by the numbers of their watches."""
         return self._subscribers.watched
 
+    def functions_of(self, subscription: Subscription) -> tuple[int, int, int]:
+        """See Runtime, of a subscription that is watched."""
+        return self._runtime.functions_of(subscription.watch)
+
     @property
     def asked(self) -> bool:
         """Whether a callback has asked for something that waits for the end of the message, or for something

@@ -144,6 +144,11 @@ class Runtime(Protocol):
         """Where the state lies for compiled code that applies changes itself, from now until the dictionary
         grows; 0: nowhere."""
 
+    def functions_of(self, watch: "Watch") -> tuple[int, int, int]:
+        """The addresses of the state, of the function of it, a key's and a row's address that writes the row
+        of a watch's view, and says how often it stands, and of that of the state, a row's address and 0 that
+        says whether the watch's condition holds, 0 where it has none. Without compiled code 0."""
+
     def stopped(self, stop: int) -> int:
         """Notes what `direct` left to do; what `apply` would have returned. Raises as `apply` does."""
 

@@ -453,6 +453,11 @@ class NumbaRuntime:
             return self.apply(plain_batch(batch), start)
         return self.stopped(stop - UNCOUNTED if stop != FAILED else stop)
 
+    def functions_of(self, watch: Watch) -> tuple[int, int, int]:
+        """See Runtime."""
+        row = address_of(self.module, f"row_{self._results[watch.view]}")
+        return self.address, row, self._condition(watch)
+
     def stopped(self, stop: int) -> int:
         """See Runtime."""
         if stop == FAILED:

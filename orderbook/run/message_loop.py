@@ -243,6 +243,7 @@ def _run(loop_at: int) -> int:
             loop.desks_count,
             loop.relations,
             followed(loop.conditions),
+            loop.woken,
             loop.now,
             loop.origin + loop.first,
             loop.time,

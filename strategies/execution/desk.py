@@ -50,8 +50,13 @@ DESK = np.dtype(
         ("throttles", "i8"),  # address of int64[throttles_count], THROTTLEs, in the order of watches
         ("throttles_count", "i8"),
         ("due", "i8"),  # when the first of those that wait has waited for long enough, ns; LAST: none waits
+        ("timers", "i8"),  # address of TIMER[timers_count]
+        ("timers_count", "i8"),
+        ("timer_due", "i8"),  # when the first of them comes, ns; LAST: none is called in the loop
+        ("only", "i8"),  # the instrument of all of its rows; -1: there are several
+        ("told_market", "i8"),  # whether Python tells it of trades, or has timers of it
         ("waited", "i8"),  # how often one began to wait
-        ("looks", "i8"),  # whether those that are due are left for Python to look at
+        ("looks", "i8"),  # whether timers and rows that are due are left to Python
         ("on_order", "i8"),  # what is called with an ORDER_UPDATE and a FILL_UPDATE; 0: nothing is
         ("on_fill", "i8"),
         ("record", "i8"),  # where these are written
@@ -288,7 +293,10 @@ def open_price(self: Record, order_id: int) -> int:
 
 @jit()
 def at_hand(desk: Record, instrument: int, now: int) -> None:
-    """A method is called, for a row of an instrument."""
+    """A method is called, for a row of an instrument; -1: of none."""
+    if instrument < 0:
+        desk.now, desk.instrument, desk.tick, desk.lot, desk.position = now, -1, 0, 0, 0
+        return
     board = board_at(load(desk.boards + 8 * instrument))
     desk.now, desk.instrument, desk.tick, desk.lot = now, instrument, board.tick, board.lot
     desk.position = load(desk.positions + 8 * instrument) * board.lot_scale

@@ -24,6 +24,7 @@ from orderbook.strategies.execution.desk import (
     opened,
     request_at,
 )
+from orderbook.strategies.execution.desk_clock import is_time, let_time_pass
 from orderbook.strategies.execution.exchange import drawn, made_order, protect, sent, specify
 from orderbook.strategies.execution.exchange_state import (
     ACCOUNT,
@@ -51,7 +52,6 @@ from orderbook.strategies.execution.exchange_state import (
 )
 from orderbook.strategies.execution.relation_rows import relations_at, show_fills, show_order
 from orderbook.strategies.execution.risk import count_sent, may_be_sent
-from orderbook.strategies.execution.row_dispatch import look_at_waiting
 
 # A REPORT, when it was told, at which message, and whether the order has no limit; of one that was sent its
 # group, and whether it can only reduce a position: see OPEN.
@@ -372,23 +372,26 @@ def _is_own(desk: Record, followed: int) -> bool:
 
 
 @jit()
-def _go_through(address: int, own: bool, now: int, first: int, time: int) -> bool:
+def _go_through(address: int, own: bool, woken: int, now: int, first: int, time: int) -> bool:
     """Sends what a desk has asked for, and calls its methods with what it was told; False where Python is to
-    go on with that. own: whether the message tells the desk anything.
+    go on with that. own: whether the message tells the desk anything; woken: whether it is told to Python.
 
     As Python's queue has it: what was asked for, then what methods are told, then what these ask for.
     """
     desk = desk_at(address)
+    if woken != 0 and own and desk.told_market != 0:
+        # What the market did comes before what these ask for, and before rows that have waited.
+        return False
     follows = desk.on_order != 0 or desk.on_fill != 0
     sent_all: bool = desk.requests_count == 0 or _send_all(address, now, first, time)
-    looks = own and desk.due <= now
+    looks = own and is_time(desk, now)
     if not sent_all:
         desk.looks = 1 if looks else 0
         return False
     if follows:
         _call_news(address, desk.before, now)
     if looks:
-        look_at_waiting(address, now)
+        let_time_pass(address, now)
     if follows:
         _call_news(address, desk.news_count, now)
     while sent_all and desk.requests_count != 0:
@@ -438,21 +441,23 @@ def _look_all(desks: int, count: int, now: int, first: int, time: int) -> None:
 
 @jit()
 def end_message(
-    desks: int, count: int, relations: int, followed: int, now: int, first: int, time: int,
+    desks: int, count: int, relations: int, followed: int, woken: int, now: int, first: int, time: int,
 ) -> bool:  # fmt: skip
     """A message has ended, at a time of the run: desks are told what is due, and what they asked for is sent.
     False where Python is to go on with that.
 
     desks: address of int64[2, count], DESKs, and room for as many. relations: address of the RELATIONS where
     what they are told goes, whose rows may give others something to look at; 0: nowhere. followed: the number
-    of the message, as boards have it. first: how many events were applied before it. time: its own, ns.
+    of the message, as boards have it. woken: whether it is told to Python. first: how many events were
+    applied before it. time: its own, ns.
     """
     active, some = desks + 8 * count, 0
     for number in range(count):
         address = load(desks + 8 * number)
         desk = desk_at(address)
         desk.sent = desk.looked = desk.stopped = 0
-        due = account_at(desk.account).due <= now or desk.due <= now or desk.wake <= now
+        due = account_at(desk.account).due <= now or is_time(desk, now) or desk.wake <= now
+        due = due or (woken != 0 and desk.told_market != 0)
         if desk.requests_count != 0 or desk.looking != 0 or (due and _is_own(desk, followed)):
             store(active + 8 * some, address)
             some += 1
@@ -470,7 +475,7 @@ def end_message(
         address = load(active + 8 * number)
         desk = desk_at(address)
         own = _is_own(desk, followed)
-        if not _go_through(address, own, now, first, time):
+        if not _go_through(address, own, woken, now, first, time):
             desk.stopped = 1
         elif desk.look != 0 and own and desk.wake <= now:
             desk.wake, desk.looking = LAST, 1

@@ -12,7 +12,7 @@ from simulation_support import trading
 from strategy_support import INSTRUMENTS
 
 import orderbook
-from orderbook import Strategy, compiled, on_view
+from orderbook import Strategy, compiled, on_timer, on_view
 from orderbook.core.errors import ConfigurationError
 from orderbook.market.events import BookState, Flag
 from orderbook.market.instruments import Instrument, Instruments
@@ -365,12 +365,138 @@ class PlainHedger(Strategy):
             self.sell(fill.symbol, fill.volume, venue=fill.venue)
 
 
+class Timed(Strategy):
+    """Looks at rows once in a while, where a condition holds, or comes to hold, and withdraws at times."""
+
+    defaults: ClassVar = {"least": 0.1}
+    seen: int = 0
+    quote: int = 0
+    mean: float = 0.0
+    rising: bool = False
+
+    @on_view("touch", when="imbalance > :least", fire="edge", every="9ms")
+    @compiled
+    def leans(self: Any, row: Any, old: Any) -> None:
+        self.seen += 1
+        self.rising = old.multiplicity != 0 and old.has_bid and row.bid > old.bid
+        self.quote = self.buy((1 + self.seen % 3) * self.lot, row.bid)
+
+    @on_timer("11ms")
+    @compiled
+    def withdraws(self: Any) -> None:
+        self.seen += 1
+        self.mean += self.now % 9 + self.position / 1e8
+        if self.seen % 2 == 0:
+            self.cancel(self.quote)
+        if self.lot != 0 and self.position > 0:
+            self.sell(self.lot)
+
+    @on_view("touch", when="imbalance < :least", fire="change", every="5ms")
+    @compiled
+    def moved(self: Any, row: Any, old: Any) -> None:
+        self.mean += row.ask / self.tick + (3.0 if old.multiplicity != 0 and old.has_ask else 0.0)
+        if self.is_open(self.quote):
+            self.modify(self.quote, price=row.bid)
+
+    @on_timer("40ms")
+    @compiled
+    def counts(self: Any) -> None:
+        self.mean += 1000.0
+
+
+class PlainTimed(Strategy):
+    """The same in Python."""
+
+    defaults: ClassVar = Timed.defaults
+
+    def __init__(self) -> None:
+        self.seen = self.quote = 0
+        self.mean, self.rising = 0.0, False
+        self.live: set[int] = set()
+
+    @on_view("touch", when="imbalance > :least", fire="edge", every="9ms")
+    def leans(self, event: Any) -> None:
+        self.seen += 1
+        row, old = event.new, event.old
+        self.rising = old is not None and old.bid is not None and row.bid > old.bid
+        lot = self.instrument(row.symbol, row.venue).lot
+        self.quote = self.buy(row.symbol, (1 + self.seen % 3) * lot, row.bid, venue=row.venue)
+        self.live.add(self.quote)
+
+    @on_timer("11ms")
+    def withdraws(self) -> None:
+        self.seen += 1
+        held = self.position(self.partition) if self.partition else Decimal(0)
+        self.mean += self.now % 9 + float(held)
+        if self.seen % 2 == 0:
+            self.cancel(self.quote)
+        if self.partition and held > 0:
+            self.sell(self.partition, self.instrument(self.partition).lot)
+
+    @on_view("touch", when="imbalance < :least", fire="change", every="5ms")
+    def moved(self, event: Any) -> None:
+        row, old = event.new, event.old
+        tick = self.instrument(row.symbol, row.venue).tick
+        self.mean += float(row.ask / tick) + (3.0 if old is not None and old.ask is not None else 0.0)
+        if self.quote in self.live:
+            self.modify(self.quote, price=row.bid)
+
+    @on_timer("40ms")
+    def counts(self) -> None:
+        self.mean += 1000.0
+
+    def on_order_update(self, order: Order) -> None:
+        if order.status in ("filled", "cancelled", "refused"):
+            self.live.discard(order.id)
+
+
+class TimedBySymbol(Timed):
+    partition_by = "symbol"
+
+
+class PlainTimedBySymbol(PlainTimed):
+    partition_by = "symbol"
+
+
+class _Market(Strategy):
+    """What Python is told before rows that have waited."""
+
+    seen: int
+    mean: float
+
+    def on_trade(self, trade: Any) -> None:
+        self.seen += 1
+        self.mean += float(trade.volume)
+        if self.seen % 3 == 0:
+            self.buy(trade.symbol, trade.volume, trade.price, venue=trade.venue)
+
+    @on_timer("17ms")
+    def rests(self) -> None:
+        self.seen += 1
+
+
+class TimedAndTold(_Market, Timed): ...
+
+
+class PlainTimedAndTold(_Market, PlainTimed): ...
+
+
+class HedgerAndTold(_Market, Hedger): ...
+
+
+class PlainHedgerAndTold(_Market, PlainHedger): ...
+
+
 # Latencies are drawn by the names of classes.
 for plain, own in (
     (Plain, Quoter),
     (PlainBySymbol, QuoterBySymbol),
     (PlainPaced, Paced),
     (PlainHedger, Hedger),
+    (PlainTimed, Timed),
+    (PlainTimedBySymbol, TimedBySymbol),
+    (PlainTimedAndTold, TimedAndTold),
+    (PlainHedgerAndTold, HedgerAndTold),
 ):
     plain.__name__ = own.__name__
 
@@ -444,6 +570,8 @@ def test_compiled_methods_order_as_the_same_rules_in_python(
         for plain, kinds in (
             ([Plain, PlainHedger], [Quoter, Hedger]),
             ([PlainBySymbol, Plain, PlainPaced], [QuoterBySymbol, Quoter, Paced]),
+            ([PlainTimed, PlainTimedBySymbol], [Timed, TimedBySymbol]),
+            ([PlainTimedAndTold, PlainHedgerAndTold], [TimedAndTold, HedgerAndTold]),
         ):
             expected = outcome(plain, OPTIONS[name], cuts[0], "interpreter")
             assert any(update.fills for own in expected[0].values() for *_, update in own)

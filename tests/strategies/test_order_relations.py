@@ -369,5 +369,5 @@ def test_what_leaves_the_loop_is_said_with_its_reason(program: CompiledProgram) 
     assert "Watching.held watches all_positions, which reads positions" in note
     (first, *rest) = notes(Noted)
     assert first.startswith("Noted runs in the compiled loop")
-    assert [line.partition(" is ")[0] for line in rest] == ["but now_and_then", "but leans"]
+    assert [line.partition(" is ")[0] for line in rest] == ["but leans", "but second"]
     assert "on_fill is in Python" in notes(Filled)[0]
