@@ -142,7 +142,8 @@ class Apply(_Remembering):
 
     `abs`, `sign`, `least`, `greatest` take exact or double arguments alike. On exact ones: `floor_div`,
     `ceil_div`, `trunc_div` and `round_div` (half away from zero) by a second argument, 0 where that is 0;
-    `mod` (the sign of the first). On doubles: `sqrt`, `ln`, `log10`, `exp`, `power`, `floor`, `ceil`,
+    `mod` (the sign of the first). On doubles: `sqrt`, `ln`, `log10`, `exp`, `power`, `atan2` (y, x),
+    `sin`, `cos`, `tan`, hyperbolic ones, their inverses (`scalars/reals.py`: TRIGONOMETRY), `floor`, `ceil`,
     `trunc`, `round` (x, digits; half away from zero), 0 outside their domain; `is_finite`. `exact` (double,
     scale) is the scaled integer nearest to the value, as DuckDB casts it, 0 where 128 bits do not hold it;
     `rest` of an exact value is what is left of it when its double is taken away.

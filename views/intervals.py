@@ -27,7 +27,7 @@ from orderbook.views.calculus import (
     Var,
     variables,
 )
-from orderbook.views.scalars import calendar, integers, texts
+from orderbook.views.scalars import calendar, integers, reals, texts
 from orderbook.views.types import BOOLEAN, DOUBLE, INT128_MAX, TEXT, Kind, Relation, Type, unscaled
 
 Interval = tuple[int, int]
@@ -138,6 +138,7 @@ OF_DOUBLES = frozenset(
     (
         *("/", "double", "spread", "third", "fourth"),
         *("sqrt", "ln", "log10", "exp", "power", "floor", "ceil", "trunc", "round"),
+        *("atan2", *reals.TRIGONOMETRY),
     )
 )
 

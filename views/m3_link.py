@@ -36,14 +36,14 @@ from orderbook.views.m3_parse import Places, parse
 from orderbook.views.maintenance.ordering import named, ordered_term, ordered_triggers
 from orderbook.views.names import apart_from
 from orderbook.views.program import CalculusView, ViewColumn, ViewKey
-from orderbook.views.scalars import calendar, texts
+from orderbook.views.scalars import calendar, reals, texts
 from orderbook.views.types import DOUBLE, INT128_MAX, Kind, Relation, Type, unscaled
 
 # How many arguments functions take, the least and the most.
 _ARGUMENTS = {
     **dict.fromkeys(("neg", "not", "is_null", "abs", "sign", "is_finite", "rest"), (1, 1)),
-    **dict.fromkeys(("sqrt", "ln", "log10", "exp", "floor", "ceil", "trunc"), (1, 1)),
-    **dict.fromkeys((*COMPARISONS, "+", "-", "*", "/", "and", "or", "power", "round"), (2, 2)),
+    **dict.fromkeys(("sqrt", "ln", "log10", "exp", "floor", "ceil", "trunc", *reals.TRIGONOMETRY), (1, 1)),
+    **dict.fromkeys((*COMPARISONS, "+", "-", "*", "/", "and", "or", "power", "round", "atan2"), (2, 2)),
     **dict.fromkeys(("floor_div", "ceil_div", "trunc_div", "round_div", "mod", "double", "exact"), (2, 2)),
     **dict.fromkeys(("date_part", "date_trunc", "like", "ilike"), (2, 2)),
     "if": (3, 3),

@@ -20,7 +20,7 @@ from orderbook.views.intervals import (
     multiply,
     text_function_type,
 )
-from orderbook.views.scalars import calendar, texts
+from orderbook.views.scalars import calendar, reals, texts
 from orderbook.views.types import BOOLEAN, DOUBLE, INT64_MAX, INT128_MAX, Kind, Type
 
 
@@ -322,6 +322,7 @@ FUNCTIONS: dict[str, Callable[[str, Sequence[Code]], Code]] = {
     **dict.fromkeys(("floor_div", "ceil_div", "trunc_div", "round_div", "mod"), _quotient),
     "/": _of_doubles("divide"),
     **{name: _of_doubles(name) for name in ("sqrt", "ln", "log10", "exp", "power", "floor", "ceil", "trunc")},
+    **{name: _of_doubles(name) for name in ("atan2", *reals.TRIGONOMETRY)},
     "round": _round,
     "is_finite": _is_finite,
     "double": _double,

@@ -38,7 +38,10 @@ UNSIGNED = types.uint64
 
 # What stands for a function of Python in compiled code; by `operator.floordiv` what divides 128 bits.
 SUBSTITUTES: dict[Any, Callable[..., Any]] = {}
-LIBM = {math.log: "log", math.log10: "log10", math.exp: "exp", math.pow: "pow", math.fmod: "fmod"}
+_ANGLES = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
+_HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
+_NAMES = ("log10", "exp", "pow", "fmod", *_ANGLES, *_HYPERBOLIC)
+LIBM = {math.log: "log", **{getattr(math, name): name for name in _NAMES}}
 
 
 class NativeError(Exception):

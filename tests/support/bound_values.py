@@ -112,7 +112,20 @@ def date_trunc(unit: str, ns: int) -> int:
     return (at - EPOCH) // timedelta(microseconds=1) * 1000
 
 
+def trigonometric(name: str) -> Callable[..., float | None]:
+    def call(*args: Any) -> float | None:
+        try:
+            return float(getattr(math, name)(*map(float, args)))
+        except (ValueError, OverflowError):
+            return None
+
+    return call
+
+
+TRIGONOMETRY = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
+HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **{name: trigonometric(name) for name in (*TRIGONOMETRY, *HYPERBOLIC)},
     "abs": abs,
     "sign": lambda x: (x > 0) - (x < 0),
     "floor": math.floor,

@@ -467,6 +467,8 @@ class Grammar:
             f"({two} / {self._column(INTEGER, scope)})",
             f"SQRT(ABS({one}))",
             f"EXP({two})",
+            f"ATAN2({one}, {two})",
+            f"TANH({one})",
             f"CAST({two} AS DOUBLE)",
             f"FLOOR({one})",
             f"POWER({one}, 2)",

@@ -19,7 +19,7 @@ from orderbook.engine.runtime.numba_runtime import NumbaRuntime
 from orderbook.views.calculus import ONE, Apply, Const, MapRef, Rel, Scalar, Var, product
 from orderbook.views.intervals import scalar_type
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
-from orderbook.views.scalars import calendar, texts
+from orderbook.views.scalars import calendar, reals, texts
 from orderbook.views.scalars.lists import Form, Order
 from orderbook.views.types import BIGINT, DOUBLE, TEXT, TIMESTAMP, Column, Relation, Type
 
@@ -61,6 +61,7 @@ def scalars() -> list[Scalar]:
     found += [Apply(op, (C, A, B)) for op in ("least", "greatest")]
     for op in ("sqrt", "ln", "log10", "exp", "floor", "ceil", "trunc", "is_finite"):
         found += [Apply(op, (s,)) for s in (X, A, w)]
+    found += [Apply(op, (s,)) for op in reals.TRIGONOMETRY for s in (X, C)] + [Apply("atan2", (X, Y))]
     found += [Apply("round", (X, Const(d))) for d in (-400, -3, 0, 2, 20, 400)] + [Apply("round", (Y, A))]
     found += [Apply("exact", (s, Const(d))) for s in (X, Y, A) for d in (0, 2, 38)]
     found += [Apply("rest", (s,)) for s in (A, w)]

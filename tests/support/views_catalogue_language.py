@@ -102,6 +102,8 @@ SELECT FLOOR(x) AS f, CEIL(x) AS c, ROUND(x) AS r, ROUND(y, 1) AS o, ABS(x) AS a
 -- roots
 SELECT SQRT(c) AS x, LN(b + 2) AS y, EXP(a) AS z, POWER(b + 2, 2) AS w, LOG10(b + 2) AS v FROM r WHERE c
     >= 0
+-- angles
+SELECT SIN(a) AS x, ATAN2(b, a) AS y, ASIN(b / 5) AS z, DEGREES(ATAN(c)) AS w, TANH(a - b) AS v FROM r
 -- ends
 SELECT LEAST(a, b, c) AS x, GREATEST(a, c) AS y, GREATEST(a, 1) - LEAST(c, 0.5) AS z FROM r
 -- remainders

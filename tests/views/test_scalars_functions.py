@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import ExactnessError
-from orderbook.views.scalars import calendar
+from orderbook.views.scalars import calendar, reals
 from orderbook.views.scalars.evaluate import Pattern, evaluate
 from orderbook.views.types import TIMESTAMP
 
@@ -138,6 +138,24 @@ def test_doubles_outside_the_domain_are_zero_and_beyond_the_range_infinite(
         assert evaluate("is_finite", [evaluate(op, args)]) == math.isfinite(expected)
 
 
+@given(value=DOUBLES, other=DOUBLES)
+@example(value=710.4758600739439, other=0.0)
+@example(value=-710.475860073944, other=1.0)
+@example(value=1.0, other=-1.0)
+def test_trigonometry_is_pythons_within_its_domain(value: float, other: float) -> None:
+    assert evaluate("atan2", [value, other]) == math.atan2(value, other)
+    for op in reals.TRIGONOMETRY:
+        try:
+            expected = getattr(math, op)(value)
+        except ValueError:
+            expected = 0.0
+        except OverflowError:
+            expected = math.inf
+        assert evaluate(op, [value]) == (
+            expected if math.isfinite(expected) or op == "cosh" else math.copysign(expected, value)
+        )
+
+
 def test_results_are_never_minus_zero() -> None:
     results = [evaluate(op, [-0.25]) for op in ("ceil", "trunc")]
     results += [evaluate("round", [-0.25, 0]), evaluate("*", [0.0, -3.0]), evaluate("neg", [0.0])]
@@ -220,6 +238,7 @@ def test_parts_of_moments_are_those_of_datetime(moment: int) -> None:
     day = datetime(1970, 1, 1) + timedelta(seconds=seconds)
     expected = {
         "year": day.year,
+        "isoyear": day.isocalendar().year,
         "quarter": (day.month + 2) // 3,
         "month": day.month,
         "week": day.isocalendar().week,

@@ -60,6 +60,7 @@ def test_every_function_is_run() -> None:
     found = set().union(*map(names, scalars()))
     documented = "abs sign least greatest floor_div ceil_div trunc_div round_div mod sqrt ln log10 exp power"
     documented += " floor ceil trunc round is_finite exact spread third fourth like"
+    documented += " sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh"
     documented += " ilike date_part date_trunc double neg / *"
     assert set(documented.split()) <= found
 

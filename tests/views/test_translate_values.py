@@ -80,6 +80,13 @@ def test_a_quotient_or_remainder_by_zero_is_null() -> None:
         ("log10", 100.0, True),
         ("exp", 1000.0, False),
         ("exp", 1.0, True),
+        ("asin", 1.0, True),
+        ("acos", -1.5, False),
+        ("acosh", 0.5, False),
+        ("atanh", 1.0, False),
+        ("atanh", -0.5, True),
+        ("sinh", -720.0, False),
+        ("cosh", 710.0, True),
     ],
 )
 def test_functions_of_doubles_are_null_outside_their_domain(name: str, word: float, defined: bool) -> None:

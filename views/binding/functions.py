@@ -6,6 +6,7 @@ that no double holds) is NULL.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import pi
 
 from orderbook.views.binding.bound import Expression, Function, Literal, ScalarSubquery, has
 from orderbook.views.binding.text_functions import condition
@@ -20,7 +21,7 @@ from orderbook.views.binding.typed_nodes import (
     number,
     union,
 )
-from orderbook.views.scalars import integers
+from orderbook.views.scalars import integers, reals
 from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, Kind, Type
 
 # Rounding to more places than this says nothing about a number that can be maintained.
@@ -121,6 +122,30 @@ def _power(name: str, args: list[Expression]) -> Expression:
     """exp and power, NULL where no finite double is the result."""
     _numbers(name, args)
     return _apply(name, args, DOUBLE, nullable=True)
+
+
+# Where arguments need not be looked at: the value is always a double.
+_ALWAYS = ("sin", "cos", "tan", "atan", "tanh", "asinh", "atan2")
+
+
+def _trigonometric(name: str, args: list[Expression]) -> Expression:
+    """NULL outside the domain, and where no finite double is the result."""
+    _numbers(name, args)
+    return _apply(name, args, DOUBLE, nullable=name not in _ALWAYS)
+
+
+def _cotangent(name: str, args: list[Expression]) -> Expression:
+    return arithmetic("/", number(1), call("tan", args))
+
+
+def _in_unit(factor: float) -> Rule:
+    """An angle in another unit: of half a turn 180 are, or pi."""
+
+    def rule(name: str, args: list[Expression]) -> Expression:
+        _numbers(name, args)
+        return arithmetic("*", args[0], Literal(factor, DOUBLE))
+
+    return rule
 
 
 def _log(name: str, args: list[Expression]) -> Expression:
@@ -232,6 +257,11 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "log": ScalarFunction(1, 2, _log),
     "exp": ScalarFunction(1, 1, _power),
     "power": ScalarFunction(2, 2, _power),
+    **dict.fromkeys(reals.TRIGONOMETRY, ScalarFunction(1, 1, _trigonometric)),
+    "atan2": ScalarFunction(2, 2, _trigonometric),
+    "cot": ScalarFunction(1, 1, _cotangent),
+    "degrees": ScalarFunction(1, 1, _in_unit(180 / pi)),
+    "radians": ScalarFunction(1, 1, _in_unit(pi / 180)),
     "least": ScalarFunction(1, None, _extreme),
     "greatest": ScalarFunction(1, None, _extreme),
     "mod": ScalarFunction(2, 2, _mod),

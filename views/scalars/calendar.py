@@ -72,6 +72,12 @@ def week(moment: int) -> int:
     return (thursday - first_of_month(civil(thursday)[0], 1)) // 7 + 1
 
 
+def isoyear(moment: int) -> int:
+    """The year that the ISO week belongs to: that of its Thursday."""
+    number = moment // DAY
+    return civil(number - (number + 3) % 7 + 3)[0]
+
+
 def hour(moment: int) -> int:
     return moment // HOUR % 24
 
@@ -161,6 +167,7 @@ def started(moment: int, unit: int) -> int:
 # The parts by name, each with the least and the greatest value it has; None: it grows with the moment.
 PARTS: dict[str, tuple[Callable[[int], int], tuple[int, int] | None]] = {
     "year": (year, None),
+    "isoyear": (isoyear, None),
     "quarter": (quarter, (1, 4)),
     "month": (month, (1, 12)),
     "week": (week, (1, 53)),

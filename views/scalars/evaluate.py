@@ -142,6 +142,8 @@ FUNCTIONS: dict[str, Callable[..., int | float]] = {
     "log10": _of_doubles(reals.log10),
     "exp": _of_doubles(reals.exp),
     "power": _of_doubles(reals.power),
+    "atan2": _of_doubles(reals.atan2),
+    **{name: _of_doubles(function) for name, function in reals.TRIGONOMETRY.items()},
     "floor": _of_doubles(reals.floor),
     "ceil": _of_doubles(reals.ceil),
     "trunc": _of_doubles(reals.trunc),

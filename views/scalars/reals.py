@@ -6,6 +6,8 @@ POWERS_OF_TEN = tuple(float(10**n) for n in range(309))
 # A double this large has no fraction.
 WHOLE = 2.0**52
 LARGEST_EXPONENT = 709.782712893384
+# Beyond it hyperbolic functions are greater than any double.
+LARGEST_HYPERBOLIC = 710.4758600739439
 
 
 def divide(dividend: float, divisor: float) -> float:
@@ -43,6 +45,67 @@ def raised(base: float, exponent: float) -> float:
         return math.pow(base, exponent)
     except OverflowError:
         return -math.inf if base < 0.0 and exponent % 2.0 == 1.0 else math.inf
+
+
+def sin(value: float) -> float:
+    return math.sin(value) + 0.0
+
+
+def cos(value: float) -> float:
+    return math.cos(value) + 0.0
+
+
+def tan(value: float) -> float:
+    return math.tan(value) + 0.0
+
+
+def asin(value: float) -> float:
+    return math.asin(value) + 0.0 if abs(value) <= 1.0 else 0.0
+
+
+def acos(value: float) -> float:
+    return math.acos(value) + 0.0 if abs(value) <= 1.0 else 0.0
+
+
+def atan(value: float) -> float:
+    return math.atan(value) + 0.0
+
+
+def atan2(y: float, x: float) -> float:
+    """The angle of the point (x, y), from -pi to pi."""
+    return math.atan2(y, x) + 0.0
+
+
+def sinh(value: float) -> float:
+    if abs(value) > LARGEST_HYPERBOLIC:
+        return math.inf if value > 0.0 else -math.inf
+    return math.sinh(value) + 0.0
+
+
+def cosh(value: float) -> float:
+    return math.cosh(value) if abs(value) <= LARGEST_HYPERBOLIC else math.inf
+
+
+def tanh(value: float) -> float:
+    return math.tanh(value) + 0.0
+
+
+def asinh(value: float) -> float:
+    return math.asinh(value) + 0.0
+
+
+def acosh(value: float) -> float:
+    return math.acosh(value) + 0.0 if value >= 1.0 else 0.0
+
+
+def atanh(value: float) -> float:
+    return math.atanh(value) + 0.0 if abs(value) < 1.0 else 0.0
+
+
+# Of one double each: sines and tangents, hyperbolic ones, and their inverses.
+TRIGONOMETRY = {
+    f.__name__: f for f in (sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh)
+}
 
 
 def trunc(value: float) -> float:
@@ -143,6 +206,8 @@ FUNCTIONS = (
     log10,
     exp,
     power,
+    atan2,
+    *TRIGONOMETRY.values(),
     trunc,
     floor,
     ceil,

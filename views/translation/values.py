@@ -40,7 +40,7 @@ from orderbook.views.conditions import (
     not_null,
 )
 from orderbook.views.intervals import Types, scalar_type, sum_type
-from orderbook.views.scalars import texts
+from orderbook.views.scalars import reals, texts
 from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Relation, Type
 
 
@@ -390,8 +390,29 @@ def _positive(scalar: Scalar) -> Scalar:
     return comparison(">", scalar, Const(0.0))
 
 
-def _finite_exponential(scalar: Scalar) -> Scalar:
-    return Apply("is_finite", (Apply("exp", (scalar,)),))
+def _finite(op: str) -> Callable[[Scalar], Scalar]:
+    return lambda scalar: Apply("is_finite", (Apply(op, (scalar,)),))
+
+
+def _within_one(op: str) -> Callable[[Scalar], Scalar]:
+    return lambda scalar: both(comparison(op, Const(-1.0), scalar), comparison(op, scalar, Const(1.0)))
+
+
+_DOMAINS: Mapping[str, Callable[[Scalar], Scalar]] = {
+    **dict.fromkeys(("asin", "acos"), _within_one("<=")),
+    **{name: _finite(name) for name in ("sinh", "cosh")},
+    "acosh": lambda scalar: comparison(">=", scalar, Const(1.0)),
+    "atanh": _within_one("<"),
+}
+
+
+def _trigonometric(op: str) -> Callable[[Sequence[Value], Type], Value]:
+    return _of_double(op, _DOMAINS.get(op, lambda scalar: TRUE))
+
+
+def _angle(args: Sequence[Value], kind: Type) -> Value:
+    y, x = args
+    return Value(Apply("atan2", (as_double(y), as_double(x))), DOUBLE, both(y.valid, x.valid))
 
 
 FUNCTIONS: Mapping[str, Callable[[Sequence[Value], Type], Value]] = {
@@ -404,8 +425,10 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[Value], Type], Value]] = {
     "sqrt": _of_double("sqrt", _not_negative),
     "ln": _of_double("ln", _positive),
     "log10": _of_double("log10", _positive),
-    "exp": _of_double("exp", _finite_exponential),
+    "exp": _of_double("exp", _finite("exp")),
     "power": _power,
+    **{name: _trigonometric(name) for name in reals.TRIGONOMETRY},
+    "atan2": _angle,
     "least": _extreme("least"),
     "greatest": _extreme("greatest"),
     "mod": _division("mod"),
