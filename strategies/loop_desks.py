@@ -113,6 +113,9 @@ class LoopDesks:
             exchange = _exchange(runner)
             exchange.told_apart = on and runner.alive
             runner.desk.in_loop = exchange.told_apart
+            if _client(runner).watches_drawdown:
+                # Python values what is held at every message.
+                runner.client.stirred.update(runner.instruments)
             self._stir(runner)
             if on and runner.alive:
                 exchange.take_steps()

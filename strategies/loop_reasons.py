@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orderbook.strategies.execution.venue_model import TradingOptions, strategy_table
+from orderbook.strategies.execution.venue_model import TradingOptions
 from orderbook.strategies.order_views import OrderView
 from orderbook.strategies.strategy import (
     Strategy,
@@ -27,10 +27,11 @@ def kept_relations(program: Program, view: str) -> frozenset[str]:
     )
 
 
-def why_in_python(kind: type[Strategy], drawdown: bool, simulated: bool) -> str | None:
+def why_in_python(kind: type[Strategy], valued: bool, simulated: bool) -> str | None:
     """What of a class, its limits and its client keeps all its methods from the loop; None: nothing does.
 
-    drawdown: whether its drawdown is limited. simulated: whether all its orders go to the simulated exchange.
+    valued: whether the loop can say what is held is worth, where `max_drawdown` asks for that. simulated:
+    whether all its orders go to the simulated exchange.
     """
     if not issubclass(kind, OrderView):
         own = compiled_methods(kind)
@@ -41,7 +42,7 @@ def why_in_python(kind: type[Strategy], drawdown: bool, simulated: bool) -> str 
                 return f"{method} is in Python"
     if not simulated:
         return "its orders go through a gateway"
-    return "max_drawdown of [risk] looks at what is held with every message" if drawdown else None
+    return None if valued else "max_drawdown of [risk] has 128 bits no room for, or inverse contracts"
 
 
 def loop_notes(
@@ -55,8 +56,7 @@ def loop_notes(
     program: has the views that they watch.
     """
     kind = strategy.kind
-    limits = trading.risk.of(strategy_table(kind.__name__))
-    why = why_in_python(kind, limits.max_drawdown is not None, not trading.gateways)
+    why = why_in_python(kind, True, not trading.gateways)
     told = [(one, watch) for one in (strategy, *others) for watch in watches_of(one.kind)]
     for one, watch in told if why is None else ():
         read = sorted(kept_relations(program, watch.view))

@@ -4,7 +4,7 @@ See `execution.relation_rows`. LoopRelations are those of an engine, for all str
 one of them needs: its limits, fees, the texts of reasons, its open orders and its rows of `positions`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +65,12 @@ class LoopRelations:
 class LoopAccount:
     """What a desk in the loop has of its account, besides what the exchange has."""
 
-    def __init__(self, methods: CompiledMethods, client: PaperClient, instruments: Instruments) -> None:
+    def __init__(
+        self, methods: CompiledMethods, client: PaperClient, instruments: Instruments, own: Sequence[int]
+    ) -> None:
+        """own: the instruments that it trades."""
         self._methods, self._client, self._instruments = methods, client, instruments
+        self._worth = client.account_worth(own)
         count = len(instruments)
         self._held, self._reasons = np.zeros(count, HELD), np.zeros(count, np.int64)
         self._texts: dict[int, NDArray[np.int64]] = {}
@@ -78,6 +82,7 @@ class LoopAccount:
         row = methods.row
         row["limits"], row["notionals"] = client.limits, self._notionals.ctypes.data
         row["held"] = self._held.ctypes.data
+        row["worth"] = 0 if self._worth is None else self._worth.address
 
     def enter(
         self, relations: LoopRelations, strategy: str, positions: Mapping[tuple[str, str], Position]
@@ -91,8 +96,11 @@ class LoopAccount:
             held = positions.get((one.venue, one.symbol))
             if held is not None:
                 self.hold(index, held)
+        self.note_worth()
+        row["fees"] = 0
         if relations.taken:
             row["strategy"] = relations.dictionary.encode(strategy)
+        if relations.taken or self._worth is not None:
             fees = client.fee_tables()
             assert fees is not None
             self._fees = fees
@@ -133,9 +141,20 @@ class LoopAccount:
         self._held[index] = 1, fixed(position.volume), fixed(position.fees)
 
     def note_traded(self) -> None:
-        """The strategy was told of executions, which count for tiers of fees."""
+        """The strategy was told of executions, which count for tiers of fees, and for its worth."""
         if self._fees is not None:
             self._client.note_traded(self._fees)
+        self.note_worth()
+
+    def note_worth(self) -> None:
+        """The loop goes on from what the account is worth."""
+        if self._worth is not None:
+            self._client.note_worth(self._worth)
+
+    def learn_worth(self) -> None:
+        """The loop has valued the account."""
+        if self._worth is not None:
+            self._client.learn_worth(self._worth)
 
     def position(self, strategy: str, index: int) -> Position:
         """What the loop has made of that row."""

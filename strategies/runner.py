@@ -490,7 +490,7 @@ class Runner:
         these relations."""
         assert isinstance(self.client, PaperClient)
         if self._account is None:
-            self._account = LoopAccount(self.desk, self.client, self._host.instruments)
+            self._account = LoopAccount(self.desk, self.client, self._host.instruments, self.instruments)
         self._account.enter(relations, self._own_name or self.name, self._positions)
         self.note_positions()
         self.clock.enter_loop()
@@ -524,7 +524,7 @@ class Runner:
         if paced and self.key is not None and len(self.instruments) != 1:
             # Python knows in which order rows of several venues have waited.
             return False
-        return why_in_python(self._kind, client.watches_drawdown, True) is None
+        return why_in_python(self._kind, client.worth_fits(self.instruments), True) is None
 
     def compiles(self, method: str) -> bool:
         """Whether a method is compiled, for the loop."""
@@ -539,6 +539,8 @@ class Runner:
         """Brings to the client what compiled methods did and were told in the loop; see its `learn`."""
         compiled = self.desk
         self.orders = compiled.orders
+        if self._account is not None:
+            self._account.learn_worth()
         calls = compiled.take_calls()
         self.callbacks += calls
         self.calls += calls + compiled.take_others()

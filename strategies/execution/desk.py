@@ -81,6 +81,7 @@ DESK = np.dtype(
         ("held", "i8"),  # address of HELD[instruments], its rows of `positions`
         ("limits", "i8"),  # address of LIMITS; 0: every order may be sent
         ("notionals", "i8"),  # address of NOTIONAL[instruments]
+        ("worth", "i8"),  # address of WORTH; 0: nobody limits how far it may fall
         ("tied", "i8"),  # whether orders are tied to others
     ]
 )

@@ -10,6 +10,7 @@ from orderbook.core.jit import jit
 from orderbook.engine.maps.memory import call
 from orderbook.market.block_memory import Record, load, move, record_at, store
 from orderbook.market.instruments import LARGEST
+from orderbook.strategies.execution.account_worth import holds, mark
 from orderbook.strategies.execution.desk import (
     DESK,
     FILL_UPDATE,
@@ -50,7 +51,7 @@ from orderbook.strategies.execution.exchange_state import (
     pushed,
     report_at,
 )
-from orderbook.strategies.execution.relation_rows import relations_at, show_fills, show_order
+from orderbook.strategies.execution.relation_rows import book_fills, relations_at, show_order
 from orderbook.strategies.execution.risk import count_sent, may_be_sent
 
 # A REPORT, when it was told, at which message, and whether the order has no limit; of one that was sent its
@@ -107,7 +108,7 @@ def _tell(address: int, now: int, first: int, time: int) -> None:
             lots = fill_at(fill).lots
             store(held, load(held) + (lots if report.side == 0 else -lots))
         if place_of != 0 and report.fills != 0:
-            show_fills(address, open_at(place_of), account.fills_first + desk.news_fills, report.fills)
+            book_fills(address, open_at(place_of), account.fills_first + desk.news_fills, report.fills)
         desk.news_fills += report.fills
         if report.status == FILLED or report.status == CANCELLED or report.status == REFUSED:
             close(desk, report.id)
@@ -456,6 +457,8 @@ def end_message(
         address = load(desks + 8 * number)
         desk = desk_at(address)
         desk.sent = desk.looked = desk.stopped = 0
+        if desk.worth != 0 and holds(desk.worth) and _is_own(desk, followed):
+            mark(desk.worth, desk.boards, account_at(desk.account).books)
         due = account_at(desk.account).due <= now or is_time(desk, now) or desk.wake <= now
         due = due or (woken != 0 and desk.told_market != 0)
         if desk.requests_count != 0 or desk.looking != 0 or (due and _is_own(desk, followed)):

@@ -47,6 +47,7 @@ from orderbook.strategies.execution.account import (
     PositionSummary,
     fee_amount,
 )
+from orderbook.strategies.execution.account_worth import AccountWorth, fits
 from orderbook.strategies.execution.client import (
     CheckedOrder,
     OrderRequest,
@@ -128,6 +129,36 @@ class PaperClient:
     def watches_drawdown(self) -> bool:
         """Whether what the account is worth is looked at with every message."""
         return self._risk.watches_drawdown
+
+    def worth_fits(self, instruments: Sequence[int]) -> bool:
+        """Whether compiled code can value what is held of these instruments, and their fees, where somebody
+        wants to know."""
+        if not self._risk.watches_drawdown:
+            return True
+        own = [self._instruments[index] for index in instruments]
+        return self.fee_tables() is not None and fits(
+            own, [self._ledger.money(index) for index in instruments]
+        )
+
+    def account_worth(self, instruments: Sequence[int]) -> AccountWorth | None:
+        """What the account is worth, for compiled code; None where nobody wants to know."""
+        if not self._risk.watches_drawdown:
+            return None
+        moneys = {index: self._ledger.money(index) for index in instruments}
+        own = {index: self._instruments[index] for index in instruments}
+        return AccountWorth(own, moneys, self._risk.most_drawdown)
+
+    def note_worth(self, worth: AccountWorth) -> None:
+        """Tells it what the account is worth, and of what."""
+        cash, held = Decimal(0), {}
+        for index, holding in self._ledger:
+            cash = EXACT.add(cash, EXACT.subtract(self._ledger.cash(index), self._ledger.fees(index)))
+            held[index] = holding.lots
+        worth.enter(self._risk.worth, self._risk.peak, cash, held)
+
+    def learn_worth(self, worth: AccountWorth) -> None:
+        """What compiled code has valued the account at."""
+        self._risk.worth, self._risk.peak = worth.worth, worth.peak
 
     def notionals(self) -> NDArray[np.void]:
         """NOTIONAL[instruments]."""
@@ -231,7 +262,9 @@ class PaperClient:
         """See ExecutionClient."""
         if self._exchange is not None and self._exchange.has(instrument):
             found.boards.append(self._exchange.board(instrument))
-        found.every |= self._marks
+        # What is told by compiled code is valued there.
+        apart = self._exchange is not None and self._exchange.told_apart
+        found.every |= self._marks and not apart
 
     def place(self, request: OrderRequest, now: int) -> list[OrderUpdate]:
         """See ExecutionClient."""
@@ -485,6 +518,7 @@ class PaperClient:
             )  # fmt: skip
             self._ledger.trade(Execution(index, lots, fill.ticks, fee))
         if fills and self._risk.watches_drawdown:
+            self._mark()
             self.stirred.update(range(len(self._instruments)))
         new = Order(
             report.time, row.strategy, row.id, row.venue, row.symbol, row.side,
@@ -535,9 +569,15 @@ class PaperClient:
 
     def _mark(self) -> None:
         """Tells the risk check what the account is worth in the quote currency, where each book has a mid."""
-        profits = [position.quoted_profit for position in self.positions()]
-        if None not in profits:
-            self._risk.mark(sum(filter(None, profits), Decimal(0)))
+        worth = Decimal(0)
+        for position in self.positions():
+            profit = position.quoted_profit
+            if profit is None and not (position.position or position.inverse):
+                profit = EXACT.subtract(position.cash, position.fees)
+            if profit is None:
+                return
+            worth = EXACT.add(worth, profit)
+        self._risk.mark(worth)
 
     def _mid(self, instrument: int) -> Decimal | None:
         bid, ask = (None, None) if self._books is None else self._books.best(instrument)

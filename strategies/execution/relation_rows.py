@@ -12,6 +12,7 @@ from orderbook.engine.generate.state_layout import UNCOUNTED
 from orderbook.engine.generate.support import run_columns
 from orderbook.engine.maps.wide_numbers import low_word, wide
 from orderbook.market.block_memory import Record, load, record_at, store
+from orderbook.strategies.execution.account_worth import mark, trade
 from orderbook.strategies.execution.desk import MARKET, desk_at
 from orderbook.strategies.execution.exchange_state import (
     FILL,
@@ -225,27 +226,50 @@ def _show_position(desk: Record, instrument: int, volume: int, fee: int) -> None
 
 
 @jit()
-def show_fills(address: int, opened: Record, first: int, count: int) -> None:
-    """Executions of an OPEN order, the account's FILLs first … first + count - 1, become rows; then so does
-    what is held."""
+def _fee_of_fill(desk: Record, instrument: int, fill: Record) -> int:
+    """What an execution costs, 10^-8."""
+    tiers = load(desk.tiers + 8 * instrument) if desk.tiers != 0 else 0
+    tier = tier_of(tiers, fill.time // DAY) if tiers != 0 else 0
+    place = (2 * instrument + (1 if fill.maker else 0)) * desk.fee_count + tier
+    fee: int = fee_of(desk.fees + _FEE_BYTES * place, fill.lots, fill.ticks)
+    return fee
+
+
+@jit()
+def _value(desk: Record, opened: Record, first: int, count: int) -> None:
+    """Books executions of an OPEN order in what the account is worth, and values it."""
+    account = account_at(desk.account)
+    for number in range(first, first + count):
+        fill = fill_at(account.fills + _FILL_BYTES * number)
+        lots = -fill.lots if opened.side else fill.lots
+        fee = _fee_of_fill(desk, opened.instrument, fill)
+        trade(desk.worth, opened.instrument, lots, fill.ticks, fee)
+    mark(desk.worth, desk.boards, account.books)
+
+
+@jit()
+def book_fills(address: int, opened: Record, first: int, count: int) -> None:
+    """Executions of an OPEN order, the account's FILLs first … first + count - 1, count for fees and for what
+    the account is worth, and become rows; then so does what is held."""
     desk = desk_at(address)
-    if desk.relations == 0:
+    if desk.fees == 0:
         return
-    own, account = relations_at(desk.relations), account_at(desk.account)
-    board = board_at(load(desk.boards + 8 * opened.instrument))
+    account = account_at(desk.account)
     tiers = load(desk.tiers + 8 * opened.instrument) if desk.tiers != 0 else 0
     for number in range(first, first + count if tiers != 0 else first):
         fill = fill_at(account.fills + _FILL_BYTES * number)
         counted = desk.traded + _FEE_BYTES * opened.instrument
         count_traded(tiers, fill.time // DAY, counted, fill.lots, fill.ticks)
+    if desk.worth != 0:
+        _value(desk, opened, first, count)
+    if desk.relations == 0:
+        return
+    own, board = relations_at(desk.relations), board_at(load(desk.boards + 8 * opened.instrument))
     for positions in range(2):
         taken = own.fills if positions == 0 else own.positions
         for number in range(first, first + count if taken >= 0 else first):
             fill = fill_at(account.fills + _FILL_BYTES * number)
-            maker = 1 if fill.maker else 0
-            tier = tier_of(tiers, fill.time // DAY) if tiers != 0 else 0
-            place = (2 * opened.instrument + maker) * desk.fee_count + tier
-            fee = fee_of(desk.fees + _FEE_BYTES * place, fill.lots, fill.ticks)
+            fee = _fee_of_fill(desk, opened.instrument, fill)
             if positions == 0:
                 _show_fill(desk, opened, fill, fee)
             else:

@@ -15,7 +15,8 @@ from orderbook.engine.maps.wide_numbers import wide, words_to_wide
 from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.book_state import CONTEXT
 from orderbook.market.instruments import SCALE
-from orderbook.strategies.execution.contract_money import ContractMoney
+from orderbook.strategies.execution.account_worth import is_drawn_down
+from orderbook.strategies.execution.contract_money import EXACT, ContractMoney
 from orderbook.strategies.execution.desk import MARKET, OPEN, UNCHANGED, open_at, opened
 from orderbook.strategies.execution.exchange import touch_of
 from orderbook.strategies.execution.exchange_state import LAST, PLACE, account_at, board_at
@@ -134,6 +135,12 @@ class Risk:
         """Whether `mark` is to be called."""
         return self._limits.max_drawdown is not None
 
+    @property
+    def most_drawdown(self) -> Decimal:
+        """How far the account's worth may fall, where that is limited."""
+        assert self._limits.max_drawdown is not None
+        return self._limits.max_drawdown
+
     def mark(self, worth: Decimal) -> None:
         """The account's profit is now so much."""
         self.worth, self.peak = worth, max(self.peak, worth)
@@ -163,8 +170,8 @@ class Risk:
         if value is not None and limits.max_notional is not None and value > limits.max_notional:
             text = f"the position could be worth {_text(value)}"
             return f"risk: {text}, above max_notional {limits.max_notional}"
-        if limits.max_drawdown is not None and self.peak - self.worth > limits.max_drawdown:
-            limit = limits.max_drawdown
+        limit = limits.max_drawdown
+        if limit is not None and EXACT.subtract(self.peak, self.worth) > limit:
             return f"risk: a drawdown above max_drawdown {limit}; orders may only reduce positions"
         return None
 
@@ -255,15 +262,12 @@ def _is_within(
     size = worst if worst >= wide(0) else wide(0) - worst
     if size > wide(limits.position):
         return False
-    if limits.notional == 0:
-        return True
-    most = _notional_at(desk.notionals + _NOTIONAL_BYTES * instrument)
-    value = size
-    if most.inverse == 0:
-        if price == MARKET:
-            return True
-        value = size * wide(abs(price))
-    good: bool = value <= words_to_wide(most.low, most.high)
+    if limits.notional != 0:
+        most = _notional_at(desk.notionals + _NOTIONAL_BYTES * instrument)
+        value = size if most.inverse != 0 else size * wide(abs(price))
+        if (most.inverse != 0 or price != MARKET) and value > words_to_wide(most.low, most.high):
+            return False
+    good: bool = desk.worth == 0 or not is_drawn_down(desk.worth)
     return good
 
 

@@ -37,6 +37,14 @@ OPTIONS = {
         queue="proportional", fees={"maker": -1, "taker": 4},
     ),
     "limited": trading({"max_position": 4}, response_latency="4ms"),
+    "drawn down": trading(
+        {"max_drawdown": Decimal("0.08"), "max_notional": Decimal(500)},
+        response_latency="2ms", fees={"maker": -1, "taker": 4},
+    ),
+    "drawn down at once": trading(
+        {"max_drawdown": Decimal("0.05")},
+        fees={"maker": Decimal("0.0001"), "taker": Decimal("0.0007"), "unit": "lot"},
+    ),
 }  # fmt: skip
 
 
@@ -534,7 +542,10 @@ def outcome(
         (runner.identity, *(getattr(runner._strategy, name) for name in ("seen", "quote", "mean", "rising")))
         for runner in pipeline.host._runners
     ]
-    held = [(name, one.counts, one.account.holdings) for name, one in pipeline.host.save().runners.items()]
+    held = [
+        (name, one.counts, one.account.holdings, Decimal(one.account.worth), Decimal(one.account.peak))
+        for name, one in pipeline.host.save().runners.items()
+    ]
     pipeline.finish()
     assert pipeline.host.failures == []
     by_strategy: dict[str, list[Any]] = {}
