@@ -250,6 +250,15 @@ class CompiledMethods:
         found: int = self.words[_PLACES["sent"]]
         return found
 
+    @property
+    def asked_apart(self) -> bool:
+        """Whether Python has asked for something that waits for the end of a message."""
+        return bool(self.words[_PLACES["asked"]])
+
+    @asked_apart.setter
+    def asked_apart(self, on: bool) -> None:
+        self.words[_PLACES["asked"]] = on
+
     def follow(self) -> None:
         """Compiles what is told of books, orders and fills, for the loop too. Raises ConfigurationError."""
         self.row["told_market"] = self._kind.on_trade is not Strategy.on_trade

@@ -514,7 +514,7 @@ class StrategyHost:
                         runner.look()
             self._perform_replayed()
         for runner in self._runners:
-            runner.requests, runner.looked, runner.went_on = 0, False, False
+            runner.settled()
 
     def _perform_replayed(self) -> None:
         """Perform what the log holds of this step."""

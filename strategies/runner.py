@@ -391,7 +391,7 @@ class Runner:
             venue, symbol = (one.venue, one.symbol) if one else (None, "")
             if one is None and isinstance(compiled, OrderDesk):
                 venue, symbol = compiled.named(asked.id)
-            self._count_request()
+            self._count()
             self.asked += 1
             kind: RequestKind = _REQUESTED[asked.kind]
             volume, price = (
@@ -401,7 +401,20 @@ class Runner:
                 0, self.identity, kind, asked.id, symbol, asked.side, volume, price, venue,
                 asked.time_in_force, asked.post_only, self.asked, asked.terms,
             )  # fmt: skip
-            self._host.after_message(partial(self._host.request, request))
+            self._ask_for(request)
+
+    def _ask_for(self, request: LoggedRequest, first: bool = False) -> None:
+        """Asks for something when the message at hand has ended; all that ends it for the strategy is then
+        done by Python, in its order."""
+        if self.compiled is not None:
+            self.compiled.asked_apart = True
+        self._host.after_message(partial(self._host.request, request), first=first)
+
+    def settled(self) -> None:
+        """Everything that was asked for is done."""
+        self.requests, self.looked, self.went_on = 0, False, False
+        if self.compiled is not None:
+            self.compiled.asked_apart = False
 
     def ask_apart(self) -> None:
         """As `ask`, where what it raises disables the strategy."""
@@ -416,7 +429,7 @@ class Runner:
         compiled = self.compiled
         if compiled is None:
             return
-        self.requests = compiled.sent
+        self.requests += compiled.sent
         self.ask_apart()
         (first, then), self._untold = self._untold, ([], [])
         for update in first:
@@ -579,7 +592,7 @@ class Runner:
         _logger.error("%s; it is disabled", failure, exc_info=error)
         self._disable()
         # Before what it asked for just now, which is then refused.
-        self._host.after_message(partial(self._host.request, self._asked("failed", 0)), first=True)
+        self._ask_for(self._asked("failed", 0), first=True)
 
     def _disable(self) -> None:
         self._strategy = None
@@ -639,7 +652,7 @@ class Runner:
             0, self.identity, "order", request_id, str(symbol), side, str(volume), _text(price), venue,
             str(time_in_force), bool(post_only), self.asked, terms,
         )  # fmt: skip
-        self._host.after_message(partial(self._host.request, request))
+        self._ask_for(request)
         return request.id
 
     def modify(
@@ -649,11 +662,11 @@ class Runner:
         request = replace(self._asked("modify", order_id), volume=_text(volume), price=_text(price))
         if stop is not None:
             request = replace(request, terms=OrderTerms(stop=str(stop)))
-        self._host.after_message(partial(self._host.request, request))
+        self._ask_for(request)
 
     def cancel(self, order_id: int) -> None:
         self._count_request()
-        self._host.after_message(partial(self._host.request, self._asked("cancel", order_id)))
+        self._ask_for(self._asked("cancel", order_id))
 
     def perform(self, request: LoggedRequest) -> None:
         """Do what was asked for; see `Host.request`."""
@@ -680,6 +693,11 @@ class Runner:
         return LoggedRequest(0, self.identity, kind, order_id, number=self.asked)
 
     def _count_request(self) -> None:
+        """Python is about to ask for something, after what compiled methods have asked for."""
+        self.ask()
+        self._count()
+
+    def _count(self) -> None:
         self.requests += 1
         if self.requests > MOST_REQUESTS:
             raise OrderbookError(f"more than {MOST_REQUESTS} orders and cancels in one message")
@@ -908,7 +926,7 @@ class Runner:
         )
         self._unloaded = True
         self._disable()
-        self._host.after_message(partial(self._host.request, self._asked("unloaded", 0)), first=True)
+        self._ask_for(self._asked("unloaded", 0), first=True)
 
     def save(self) -> SavedRunner:
         """Everything but what the strategy itself knows."""

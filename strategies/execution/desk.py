@@ -56,6 +56,7 @@ DESK = np.dtype(
         ("only", "i8"),  # the instrument of all of its rows; -1: there are several
         ("told_market", "i8"),  # whether Python tells it of trades, or has timers of it
         ("waited", "i8"),  # how often one began to wait
+        ("asked", "i8"),  # whether Python has asked for something of it that waits for the end of a message
         ("looks", "i8"),  # whether timers and rows that are due are left to Python
         ("on_order", "i8"),  # what is called with an ORDER_UPDATE and a FILL_UPDATE; 0: nothing is
         ("on_fill", "i8"),

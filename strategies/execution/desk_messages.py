@@ -380,6 +380,10 @@ def _go_through(address: int, own: bool, woken: int, now: int, first: int, time:
     As Python's queue has it: what was asked for, then what methods are told, then what these ask for.
     """
     desk = desk_at(address)
+    if desk.asked != 0:
+        # That comes first.
+        desk.looks = 1 if own and is_time(desk, now) else 0
+        return False
     if woken != 0 and own and desk.told_market != 0:
         # What the market did comes before what these ask for, and before rows that have waited.
         return False
@@ -461,7 +465,8 @@ def end_message(
             mark(desk.worth, desk.boards, account_at(desk.account).books)
         due = account_at(desk.account).due <= now or is_time(desk, now) or desk.wake <= now
         due = due or (woken != 0 and desk.told_market != 0)
-        if desk.requests_count != 0 or desk.looking != 0 or (due and _is_own(desk, followed)):
+        asks = desk.asked != 0 or desk.requests_count != 0 or desk.looking != 0
+        if asks or (due and _is_own(desk, followed)):
             store(active + 8 * some, address)
             some += 1
     if some == 0:

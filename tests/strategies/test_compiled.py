@@ -483,6 +483,36 @@ class _Market(Strategy):
         self.seen += 1
 
 
+class _Leans(Strategy):
+    """What Python asks for at messages at which the loop calls other methods."""
+
+    seen: int
+    quote: int
+
+    @on_view("touch", when="imbalance > 0.3", fire="change")
+    def more(self, event: Any) -> None:
+        row = event.new
+        self.seen += 1
+        if self.seen % 2 == 0:
+            self.modify(self.quote, price=row.bid)
+        elif self.seen % 5 == 0:
+            self.cancel(self.quote)
+        if self.seen % 3 == 0:
+            self.buy(row.symbol, self.instrument(row.symbol, row.venue).lot, row.ask, venue=row.venue)
+
+
+class TimedAndLeans(_Leans, TimedBySymbol): ...
+
+
+class PlainTimedAndLeans(_Leans, PlainTimedBySymbol): ...
+
+
+class HedgerAndLeans(_Leans, Hedger): ...
+
+
+class PlainHedgerAndLeans(_Leans, PlainHedger): ...
+
+
 class TimedAndTold(_Market, Timed): ...
 
 
@@ -505,6 +535,8 @@ for plain, own in (
     (PlainTimedBySymbol, TimedBySymbol),
     (PlainTimedAndTold, TimedAndTold),
     (PlainHedgerAndTold, HedgerAndTold),
+    (PlainTimedAndLeans, TimedAndLeans),
+    (PlainHedgerAndLeans, HedgerAndLeans),
 ):
     plain.__name__ = own.__name__
 
@@ -583,6 +615,7 @@ def test_compiled_methods_order_as_the_same_rules_in_python(
             ([PlainBySymbol, Plain, PlainPaced], [QuoterBySymbol, Quoter, Paced]),
             ([PlainTimed, PlainTimedBySymbol], [Timed, TimedBySymbol]),
             ([PlainTimedAndTold, PlainHedgerAndTold], [TimedAndTold, HedgerAndTold]),
+            ([PlainTimedAndLeans, PlainHedgerAndLeans], [TimedAndLeans, HedgerAndLeans]),
         ):
             expected = outcome(plain, OPTIONS[name], cuts[0], "interpreter")
             assert any(update.fills for own in expected[0].values() for *_, update in own)
