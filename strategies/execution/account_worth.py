@@ -18,8 +18,8 @@ from orderbook.market.book_state import CONTEXT
 from orderbook.market.events import Side
 from orderbook.market.instruments import SCALE, Instrument
 from orderbook.strategies.execution.contract_money import EXACT, ContractMoney
-from orderbook.strategies.execution.exchange import touch_of
 from orderbook.strategies.execution.exchange_state import board_at
+from orderbook.strategies.execution.stop_prices import touch_of
 
 # Numbers of two words, in units: what it is worth, the most that was, cash less fees, how far worth may fall.
 # Then a fee of 10^-8 in units, the address of LINE[instruments], and of int64[instruments], those of which

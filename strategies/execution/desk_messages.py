@@ -26,7 +26,7 @@ from orderbook.strategies.execution.desk import (
     request_at,
 )
 from orderbook.strategies.execution.desk_clock import is_time, let_time_pass
-from orderbook.strategies.execution.exchange import drawn, made_order, protect, sent, specify
+from orderbook.strategies.execution.exchange import sent
 from orderbook.strategies.execution.exchange_state import (
     ACCOUNT,
     CANCEL,
@@ -51,6 +51,7 @@ from orderbook.strategies.execution.exchange_state import (
     pushed,
     report_at,
 )
+from orderbook.strategies.execution.own_orders import drawn, made_order, protect, specify
 from orderbook.strategies.execution.relation_rows import book_fills, relations_at, show_order
 from orderbook.strategies.execution.risk import count_sent, may_be_sent
 

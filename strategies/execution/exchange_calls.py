@@ -4,18 +4,7 @@ from orderbook.core.jit import called_with, jit
 from orderbook.engine.maps.memory import calloc
 from orderbook.market.block_memory import Record, load
 from orderbook.strategies.execution.displayed_volume import put
-from orderbook.strategies.execution.exchange import (
-    arrive,
-    drawn,
-    enter_later,
-    is_within,
-    made_order,
-    meet,
-    protect,
-    rest,
-    sent,
-    specify,
-)
+from orderbook.strategies.execution.exchange import arrive, is_within, meet, sent
 from orderbook.strategies.execution.exchange_state import (
     ACCOUNT,
     FILL,
@@ -26,6 +15,14 @@ from orderbook.strategies.execution.exchange_state import (
     offset_of,
     pushed,
     report_at,
+)
+from orderbook.strategies.execution.own_orders import (
+    drawn,
+    enter_later,
+    made_order,
+    protect,
+    rest,
+    specify,
 )
 from orderbook.strategies.execution.queue_position import actions_of
 

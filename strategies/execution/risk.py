@@ -18,8 +18,8 @@ from orderbook.market.instruments import SCALE
 from orderbook.strategies.execution.account_worth import is_drawn_down
 from orderbook.strategies.execution.contract_money import EXACT, ContractMoney
 from orderbook.strategies.execution.desk import MARKET, OPEN, UNCHANGED, open_at, opened
-from orderbook.strategies.execution.exchange import touch_of
 from orderbook.strategies.execution.exchange_state import LAST, PLACE, account_at, board_at
+from orderbook.strategies.execution.stop_prices import touch_of
 from orderbook.strategies.execution.venue_model import RiskLimits
 
 SECOND = 10**9
