@@ -222,6 +222,10 @@ def multiply(left: Type, right: Type) -> Type:
     return exact(*product((left.low, left.high), (right.low, right.high)))
 
 
+# Groups are counted one by one, which takes a machine two years for so many.
+MOST_GROUPS = 2**56
+
+
 def factor_value_type(
     factor: Factor, types: Environment, relations: Mapping[str, Relation], maps: Mapping[str, Type]
 ) -> Type:
@@ -237,7 +241,7 @@ def factor_value_type(
             return exact(0, 1)
         case Exists(_, body):
             rows = max((_rows(t, relations) for t in body.terms), default=0)
-            return exact(0, max(rows, 1))
+            return exact(0, min(max(rows, 1), MOST_GROUPS))
     raise TypeError(factor)
 
 
