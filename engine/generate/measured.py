@@ -51,6 +51,7 @@ def numbered(plan: Plan) -> dict[int, int]:
 class MeasuredWrites(Writes):
     """Writes that add to word 2 n (count) and 2 n + 1 (cycles) of the measures of statement n."""
 
+    projects = False
     imports = "from orderbook.engine.generate.measured import cycles\n"
 
     def statements(self, statements: Sequence[StatementPlan]) -> None:

@@ -161,12 +161,14 @@ FEW = 256
 class Emitter:
     """Where the text of one function goes.
 
-    `pivots` are the keys of trees that are looked at once for all that is done there.
+    `pivots` are the keys of trees that are looked at once for all that is done there, `again` the functions
+    of statements that are written once for all triggers, by the statements' identities.
     """
 
     plan: PlanReads
     writer: Writer
     pivots: frozenset[Pivot] = frozenset()
+    again: Mapping[int, str] = field(default_factory=dict)
 
     def scalar(self, scalar: Scalar, names: Names) -> Code:
         return scalar_code(scalar, names)
@@ -310,6 +312,8 @@ class ModuleText:
     writer: Writer = field(default_factory=Writer)
     layout: Layout = field(init=False)
     reads: PlanReads = field(init=False)
+    # Functions of statements that are written once for all triggers, by the statements' identities.
+    again: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, NumberedPlan):

@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 
 from orderbook.core.recent import Recent
 from orderbook.engine.generate.expressions import FUNCTIONS
-from orderbook.engine.plan.steps import Aggregate, Directory, Plan, ResultPlan, StatementPlan, Store, steps_of
+from orderbook.engine.plan.steps import (
+    Aggregate,
+    Directory,
+    Plan,
+    Projection,
+    ResultPlan,
+    StatementPlan,
+    Store,
+    steps_of,
+)
 from orderbook.views.calculus import NEGATED, ZERO, Apply, Const, Scalar, Var
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, column_there
 from orderbook.views.scalars import calendar
@@ -39,7 +48,7 @@ _LETTERS = {
 _DERIVED_LETTERS = {"n": "e", "m": "d"}
 _OWN_LETTERS: Mapping[type, str] = {
     Store: "m",
-    **dict.fromkeys((MapDeclaration, Directory), "n"),
+    **dict.fromkeys((MapDeclaration, Directory, Projection), "n"),
     Relation: "r",
     Result: "v",
     **dict.fromkeys((Column, ResultColumn, ResultKey), "c"),
@@ -140,7 +149,7 @@ class Numbering:
         relations, maps = (self._part(part, "") for part in (plan.program.relations, plan.program.maps))
         parts = (
             *(plan.stores, plan.initial, plan.triggers, plan.results),
-            *(plan.directories, plan.updates),
+            *(plan.directories, plan.updates, plan.projections),
         )
         return NumberedPlan(Program(relations, maps, (), (), ()), *(self._part(part, "") for part in parts))
 

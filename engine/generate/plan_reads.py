@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orderbook.engine.generate.numbering import NumberedPlan
-from orderbook.engine.plan.steps import Directory, ResultPlan, Store, reads_in_pipelines
+from orderbook.engine.plan.steps import Directory, Projection, ResultPlan, Store, reads_in_pipelines
 from orderbook.views.m3 import MapDeclaration
 
 # How a written key of a map tells a row of a view: positions of its keys; None: any row.
@@ -45,6 +45,24 @@ class PlanReads:
     def directories_of(self, name: str) -> tuple[Directory, ...]:
         """The directories of the entries that a map shares with those of its store."""
         answer: tuple[Directory, ...] = self._ask("directories", name)
+        return answer
+
+    def projections_of(self, name: str) -> tuple[Projection, ...]:
+        """The maps that are written with a map."""
+        answer: tuple[Projection, ...] = self._ask("projections", name)
+        return answer
+
+    def is_projected(self, name: str) -> bool:
+        """Whether a map is written with another one."""
+        answer: bool = self._ask("projected", name)
+        return answer
+
+    def is_put(self, name: str) -> bool:
+        """Whether an entry of a map is written in a function of its own, which all triggers call.
+
+        That is what is exchanged, in trees: what comes and goes there takes more code than all around it.
+        """
+        answer: bool = self._ask("put", name)
         return answer
 
     def map(self, name: str) -> MapDeclaration:
@@ -110,9 +128,21 @@ def _keys_of(plan: NumberedPlan, result: ResultPlan, name: str) -> list[RowKeys]
     return [None] if None in found else list(dict.fromkeys(found))
 
 
+def _is_put(plan: NumberedPlan, name: str) -> bool:
+    if name not in plan.exchanged or name in plan.projected or plan.program.counted.get(name):
+        return False
+    names = (name, *(p.name for p in plan.projections_of(name)))
+    stores = [s for own in names for s in plan.stores_of(own)]
+    trees = [*stores, *(s for own in names for d in plan.directories_of(own) for s in plan.stores_of(d.name))]
+    return all(s.layout in ("i", "w", "W") for s in stores) and any(s.ordered is not None for s in trees)
+
+
 _QUESTIONS: dict[str, Callable[[NumberedPlan, str], Any]] = {
     "stores": lambda plan, name: plan.stores_of(name),
     "directories": lambda plan, name: plan.directories_of(name),
+    "projections": lambda plan, name: plan.projections_of(name),
+    "put": _is_put,
+    "projected": lambda plan, name: name in plan.projected,
     "map": lambda plan, name: plan.program.map(name),
     "counted": lambda plan, name: plan.program.counted.get(name, ()),
     "rows": _row_keys,

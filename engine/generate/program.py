@@ -30,6 +30,7 @@ from orderbook.engine.generate.numbering import NumberedPlan
 from orderbook.engine.generate.pipelines import Sum, sum_of
 from orderbook.engine.generate.preconditions import ALWAYS, Precondition, preconditions_of
 from orderbook.engine.generate.reads import lookup
+from orderbook.engine.generate.shared_functions import again_functions, put_functions
 from orderbook.engine.generate.state_layout import ACTIVE, COUNT, DIRTY, LIST, column_words, row_words
 from orderbook.engine.generate.trigger_parts import (
     Owners,
@@ -184,6 +185,9 @@ def program_module(plan: NumberedPlan, writes: type[Writes] = Writes) -> str:
     if plan.initial:
         with module.function("initialise(S)", "What maps hold before any event.") as emitter:
             Writes(emitter, {}).statements(plan.initial)
+    if writes is Writes:
+        put_functions(module)
+        again_functions(module)
     parts = _Parts(module, writes)
     for trigger in plan.triggers:
         parts.trigger(trigger)
@@ -295,6 +299,7 @@ class _Parts:
             write()
             return
         said = f"{head} {inlined} {columns} {rows} {follows} {bool(self._follows)} {list(map(len, part))}"
+        said += f" {[self.module.again.get(id(s), '') for statements in part for s in statements]}"
         self.module.remembered(said, [s for statements in part for s in statements], write)
 
     def _body(
@@ -313,6 +318,7 @@ class _Parts:
         event = [parameter for parameters in rows.values() for parameter in parameters]
         for statements, own in zip(part, follows, strict=True):
             emitter.pivots = shared_pivots(emitter.plan, statements, event)
+            emitter.again = self.module.again
             self.writes(emitter, names, own, bool(self._follows)).statements(statements)
         emitter.writer.line("return 0")
 

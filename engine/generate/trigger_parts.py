@@ -45,8 +45,11 @@ def _written_together(plan: Plan) -> list[Sequence[str]]:
     written = (s for t in plan.triggers for s in t.statements)
     assigned = {s.target for s in (*plan.initial, *written) if s.op == ":="}
     # What is added to some maps of a store leaves the others as they are.
-    together = [s.maps for s in plan.stores if "d" in s.layout or not assigned.isdisjoint(s.maps)]
-    return [*together, *((m.name, m.count) for m in plan.program.maps if m.count)]
+    together: list[Sequence[str]] = [
+        s.maps for s in plan.stores if "d" in s.layout or not assigned.isdisjoint(s.maps)
+    ]
+    together += [(m.name, m.count) for m in plan.program.maps if m.count]
+    return [*together, *((p.name, p.source) for p in plan.projections)]
 
 
 def _first_views(plan: Plan) -> dict[str, int]:

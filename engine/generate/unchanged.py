@@ -239,6 +239,7 @@ def deferrable(
         if not exact or plan.counted_by(name) or first.keys != second.keys or first.level >= second.level:
             continue
         names = {name, *(d.name for d in plan.directories_of(name))}
+        names |= {p.name for p in plan.projections_of(name)}
         between = [s for s in statements if first.level < s.level <= second.level]
         if names.isdisjoint(m for s in between for m in maps_in_pipelines((*s.pipelines, *s.erased))):
             found[name] = first.level

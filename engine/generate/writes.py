@@ -7,7 +7,7 @@ follows from maps that the event has not changed is left as it is (unchanged.py)
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import groupby
 from typing import ClassVar
@@ -48,6 +48,8 @@ class Writes:
     """
 
     imports: ClassVar[str] = ""
+    # Whether what is written of a map is added to its projections, too, rather than by their own statements.
+    projects: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class Writes:
         under: Condition = ALWAYS
         with ExitStack() as block:
             for number, level in groupby(statements, key=lambda s: s.level):
-                own = list(level)
+                own = [s for s in level if not self.plan.is_projected(s.target)]
                 several = [s for s in own if not s.writes_one(self.names)]
                 single = [s for s in own if s.writes_one(self.names)]
                 for condition, some in self._by_condition(single):
@@ -90,8 +92,7 @@ class Writes:
                     wanted = [Sum(s.pipelines, self.emitter.map_type(s.target), s.types) for s in some]
                     values = sums_of(self.emitter, wanted, self.names)
                     if condition is ALWAYS:
-                        for together in self._fusable(several):
-                            self._loop_writes(together)
+                        self._loops(several)
                     here = [
                         (statement, self._added_up(statement, code, deferred.get(statement.target) == number))
                         for statement, code in zip(some, values, strict=True)
@@ -99,6 +100,21 @@ class Writes:
                     self._write([(s, c) for s, c in here if c is not None], condition)
         for (view, keys), condition in self.touched.items():
             self._emit_touch(view, keys, condition)
+
+    def _loops(self, several: Sequence[StatementPlan]) -> None:
+        """Writes the statements of a level that loop."""
+        again = self.emitter.again
+        for together in self._fusable([s for s in several if id(s) not in again]):
+            self._loop_writes(together)
+        for statement in (s for s in several if id(s) in again):
+            self._call_again(statement)
+
+    def _call_again(self, statement: StatementPlan) -> None:
+        """Calls the function of a statement that is written once for all triggers."""
+        self.emitter.writer.line(f"{self.emitter.again[id(statement)]}(S)")
+        self.emitter.writer.forget()
+        self._changed[statement.target] = ALWAYS
+        self._crossed.pop(statement.target, None)
 
     def _by_condition(
         self, single: Sequence[StatementPlan]
@@ -163,6 +179,8 @@ class Writes:
                 own = condition if function == "assign" else _unless_zero(code, codes[target])
                 self._changed[target] = either(self._changed.get(target, NEVER), own)
                 self._touch(target, keys, own)
+                if function == "add":
+                    self._touch_projections(target, keys, own)
 
     def _crossing(
         self,
@@ -207,7 +225,36 @@ class Writes:
         codes: Mapping[str, Code],
         in_loop: bool = False,
     ) -> None:
-        """Writes one entry in every store that holds it, and counts it in the directories.
+        """Writes one entry, in a function of its own where all triggers share one; see `entry_write`."""
+        if self.projects and function == "add" and self.plan.is_put(target):
+            self._put(target, keys, codes[target])
+        else:
+            self.entry_write(target, function, keys, codes, in_loop)
+
+    def _put(self, target: str, keys: Sequence[str], code: Code) -> None:
+        w, layout = self.emitter.writer, layout_of(self.emitter.map_type(target))
+        with w.block(f"if {code.text} != 0:") if _is_sum(code) else nullcontext():
+            value = held_as(code, layout)
+            if layout == "i":
+                words = [value]
+            else:
+                name = w.once("value", value)
+                words = [f"low_word({name})", f"high_word({name})"]
+            w.line(f"put_{target}({', '.join(['S', *keys, *words])})")
+        names = [target, *(p.name for p in self.plan.projections_of(target))]
+        self._changed |= dict.fromkeys(names[1:], ALWAYS)
+        names += [d.name for name in names for d in self.plan.directories_of(name)]
+        w.forget({s.name for name in names for s in self.plan.stores_of(name)})
+
+    def entry_write(
+        self,
+        target: str,
+        function: str,
+        keys: Sequence[str],
+        codes: Mapping[str, Code],
+        in_loop: bool = False,
+    ) -> None:
+        """Writes one entry in every store that holds it, counts it in the directories, adds to projections.
 
         In a loop, where other entries are written in turn, it is looked up each time.
         """
@@ -230,10 +277,20 @@ class Writes:
         changed = [*stores, *(s for d in directories for s in self.plan.stores_of(d.name))]
         changed += self._counted_by(target)
         w.forget({store.name for store in changed})
+        if self.projects and function == "add":
+            self._projected_writes(keys, codes, in_loop)
         for place, (name, value) in known.items():
             w.remember(place, value, name)
         for name, (find, entry) in entries.items():
             w.remember(find, entry, name)
+
+    def _projected_writes(self, keys: Sequence[str], codes: Mapping[str, Code], in_loop: bool) -> None:
+        """Adds to the maps that are sums of those written."""
+        for name, code in codes.items():
+            for projection in self.plan.projections_of(name):
+                own = [keys[i] for i in projection.positions]
+                self._entry_write(projection.name, "add", own, {projection.name: code}, in_loop)
+                self._changed[projection.name] = ALWAYS
 
     def _looked_up(self, stores: Sequence[Store], keys: Sequence[str]) -> dict[str, tuple[str, str]]:
         """By store what looks an entry up, and the variable that holds it, where that was done."""
@@ -364,6 +421,14 @@ class Writes:
         keys = self._keys(statement.target, statement.keys, names)
         self._entry_write(statement.target, "add", keys, {statement.target: value}, in_loop=True)
         self._touch(statement.target, keys, in_loop=True)
+        self._touch_projections(statement.target, keys, in_loop=True)
+
+    def _touch_projections(
+        self, name: str, keys: Sequence[str], condition: Condition = ALWAYS, in_loop: bool = False
+    ) -> None:
+        """Notes the same of the maps that are written with a map."""
+        for projection in self.plan.projections_of(name) if self.projects else ():
+            self._touch(projection.name, [keys[i] for i in projection.positions], condition, in_loop)
 
     def _touch(
         self,
@@ -396,6 +461,7 @@ class Writes:
             several = (*together, statement)
             written = {s.target for s in several}
             written |= {name for count in written for name in self.plan.counted_by(count)}
+            written |= {p.name for name in written for p in self.plan.projections_of(name)}
             written |= {d.name for name in written for d in self.plan.directories_of(name)}
             read = {m for s in several for m in maps_in_pipelines((*s.pipelines, *s.erased))}
             if together and not written.isdisjoint(read):

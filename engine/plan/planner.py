@@ -10,6 +10,7 @@ from typing import Generic, Self, TypeVar, cast
 
 from orderbook.core.recent import Recent
 from orderbook.engine.plan.lower import Derived, Lowering
+from orderbook.engine.plan.projections import projections
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import (
     Gather,
@@ -177,7 +178,8 @@ def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: 
         statements = _statements(derived, trigger.statements, event, (trigger.relation, trigger.insert))
         triggers.append(TriggerPlan(trigger.relation, trigger.insert, trigger.parameters, statements))
     shared = [{d.name for d in g} for g in groups if len(g) > 1]
-    changes = tuple(_update(program, derived, u, shared) for u in updates(program, shared))
+    found = list(updates(program, shared))
+    changes = tuple(_update(program, derived, u, shared) for u in found)
     results = tuple(_result(derived, r) for r in program.results)
     access = Access()
     of_updates = (s for u in changes for part in u.parts for s in part)
@@ -193,7 +195,10 @@ def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: 
     types = {m.name: m.type for m in whole.maps}
     stores = [s for g in groups for s in stores_for(types, relations, g, access, statistics)]
     directories = tuple(derived.directories.values())
-    return Plan(whole, tuple(stores), initial, tuple(triggers), results, directories, changes)
+    return Plan(
+        *(whole, tuple(stores), initial, tuple(triggers), results),
+        *(directories, changes, projections(program, found)),
+    )
 
 
 def _update(

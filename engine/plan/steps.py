@@ -240,6 +240,18 @@ class Directory:
     positions: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A map that is the sum of `source` over the keys that are not at `positions`, and is written with it.
+
+    See `projections.py`. Its statements stay in the plan, and are not run.
+    """
+
+    name: str
+    source: str
+    positions: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Plan:
     """A program's plan; a map is held by every store that lists it.
@@ -254,6 +266,7 @@ class Plan:
     results: tuple[ResultPlan, ...]
     directories: tuple[Directory, ...] = ()
     updates: tuple[UpdatePlan, ...] = ()
+    projections: tuple[Projection, ...] = ()
 
     def stores_of(self, name: str) -> tuple[Store, ...]:
         """The stores that hold a map, hashed ones first."""
@@ -304,6 +317,24 @@ class Plan:
             for name in {m for s in self.stores_of(directory.source) for m in s.maps}:
                 found[name] = (*found.get(name, ()), directory)
         return found
+
+    def projections_of(self, name: str) -> tuple[Projection, ...]:
+        """The maps that are written with a map."""
+        return tuple(p for p in self.projections if p.source == name)
+
+    @cached_property
+    def projected(self) -> frozenset[str]:
+        """The maps that are written with others."""
+        return frozenset(p.name for p in self.projections)
+
+    @cached_property
+    def exchanged(self) -> frozenset[str]:
+        """The maps of which triggers take something out as it was before, and put it back as it is after."""
+        found: set[str] = set()
+        for trigger in self.triggers:
+            added = [s for s in trigger.statements if s.op == "+="]
+            found |= {s.target for s in added if s.after} & {s.target for s in added if not s.after}
+        return frozenset(found)
 
     def views_reading(self, name: str) -> Sequence[int]:
         """The numbers of the views whose rows are read of a map, or of one of its directories."""

@@ -122,7 +122,8 @@ def mutants(entry: Entry) -> Iterator[tuple[tuple[str, str], Mutant]]:
 
 def _flips(entry: Entry, kind: str, text: str) -> Iterator[tuple[tuple[str, str], Mutant]]:
     for function in re.finditer(r"^def (\w+)\(.*?(?=^@|^def |\Z)", text, re.MULTILINE | re.DOTALL):
-        emitter = re.sub(r"^(insert|delete|part)$", "trigger", re.sub(r"_?r?\d+", "", function[1]))
+        name = re.sub(r"_?r?\d+", "", function[1])
+        emitter = "trigger" if name in ("insert", "delete", "part", "put_n", "again") else name
         body = re.sub(r'""".*?"""|#.*', lambda m: " " * len(m[0]), function[0], flags=re.DOTALL)
         for flip, (old, new) in FLIPS.items():
             for place in re.finditer(re.escape(old), body):
