@@ -14,6 +14,7 @@ from orderbook.core.files import packed, unpacked
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import ViewEvent
+from orderbook.market.instruments import Instruments
 from orderbook.strategies.compiled import CompiledMethods, RowThrottle
 from orderbook.strategies.execution.desk_clock import TIMER
 from orderbook.strategies.execution.exchange_state import FIRST, LAST
@@ -205,6 +206,37 @@ class CompiledThrottle:
                 state.wait(number, load_row(one.old, view.layout))
                 self._compiled.row["waited"] = number
         self._compiled.waits_until()
+
+
+def compiled_throttle(
+    engine: Engine,
+    watch: ViewWatch,
+    place: int,
+    when: str | None,
+    compiled: CompiledMethods,
+    instruments: Instruments,
+    deliver: Callable[[Any], object],
+) -> CompiledThrottle | None:
+    """What passes on rows of a watch, one of a place among those of its class, to a compiled method, with its
+    parameters written into its condition; None where there is not one row of each instrument."""
+    names = [key.name for key in engine[watch.view].layout.key_columns]
+    single = len(instruments) == len({tuple(getattr(one, name, "") for name in names) for one in instruments})
+    if not single or not {*names} <= {"venue", "symbol"}:
+        return None
+
+    def place_of(key: Key) -> int:
+        named = dict(zip(names, key, strict=True))
+        own = (
+            index
+            for index, one in enumerate(instruments)
+            if all(getattr(one, name) == value for name, value in named.items())
+        )
+        return next(own, -1 - len(compiled.throttles))
+
+    def state_of(index: int) -> RowThrottle:
+        return compiled.throttle(place, watch.every, watch.method, watch.view, index)
+
+    return CompiledThrottle(engine, watch.view, when, compiled, place_of, state_of, deliver)
 
 
 class RunnerTimers:

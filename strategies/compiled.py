@@ -50,9 +50,10 @@ from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.block_memory import record_at
 from orderbook.market.instruments import SCALE, Instrument
 from orderbook.strategies.execution import desk, desk_clock
-from orderbook.strategies.execution.account import OPEN, Order, OrderSide
+from orderbook.strategies.execution.account import OPEN, Fill, Order, OrderSide
 from orderbook.strategies.execution.desk_messages import NEWS
 from orderbook.strategies.execution.exchange_state import LAST, MODIFY, PLACE
+from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES
 from orderbook.strategies.execution.order_terms import PLAIN, OrderTerms, TimeInForce
 from orderbook.strategies.strategy import Parameter, Strategy, compiled_methods, fields_of, timers_in_python
 from orderbook.views.m3 import Result
@@ -513,6 +514,23 @@ def _row_type(result: Result) -> np.dtype:
 def fixed(value: Decimal) -> int:
     """A price, a volume or an amount in 1e-8."""
     return int(value.scaleb(SCALE))
+
+
+def order_words(order: Order) -> tuple[int, ...]:
+    """An ORDER_UPDATE, in words."""
+    price = 0 if order.price is None else fixed(order.price)
+    return (
+        order.ts, order.id, SIDES.index(order.side), fixed(order.volume), order.price is not None, price,
+        fixed(order.filled), STATUSES.index(order.status), order.reason is not None,
+    )  # fmt: skip
+
+
+def fill_words(fill: Fill) -> tuple[int, ...]:
+    """A FILL_UPDATE, in words."""
+    return (
+        fill.ts, fill.order_id, SIDES.index(fill.side), fixed(fill.volume), fixed(fill.price),
+        LIQUIDITY.index(fill.liquidity),
+    )  # fmt: skip
 
 
 def amount(units: int) -> Decimal:

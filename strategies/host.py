@@ -242,7 +242,7 @@ class StrategyHost:
         self._replayed = Replayed(replayed)
         self._performed.clear()
         for runner in self._runners:
-            runner.asked = 0
+            runner.asking.number = 0
 
     def request(self, request: LoggedRequest) -> None:
         """Write a request ahead, then perform it, unless the log held it and it was performed."""
@@ -261,7 +261,7 @@ class StrategyHost:
             if state is None:
                 continue
             if len(state) > room:
-                runner.keep_state_before(f"all states together are more than {MOST_STATES_BYTES:,} bytes")
+                runner.states.keep_before(f"all states together are more than {MOST_STATES_BYTES:,} bytes")
                 continue
             room -= len(state)
             found[runner.identity] = state

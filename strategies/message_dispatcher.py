@@ -16,7 +16,8 @@ from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.exchange_state import FIRST, LAST
 from orderbook.strategies.execution.wake_conditions import WakeCondition, WakeConditions
-from orderbook.strategies.runner import Runner, key_place
+from orderbook.strategies.own_instruments import key_place
+from orderbook.strategies.runner import Runner
 from orderbook.strategies.strategy import StrategyDefinition, ViewWatch, states_of, trades_of, watches_of
 
 _LAST = int(Flag.LAST)
@@ -118,10 +119,8 @@ class MessageDispatcher:
 
     def __init__(self, runners: Sequence[Runner], instruments: Instruments) -> None:
         self._runners, self._instruments = tuple(runners), instruments
-        self._concerned = [[runner for runner in runners if runner.sees(one)] for one in instruments]
-        self._own = {
-            runner: [index for index, one in enumerate(instruments) if runner.sees(one)] for runner in runners
-        }
+        self._concerned = [[runner for runner in runners if runner.own.sees(one)] for one in instruments]
+        self._own = {runner: runner.instruments for runner in runners}
         self._everywhere = [runner for runner in runners if runner.key is None]
         self._watches_market = any(runner.news.any or runner.clock.runs for runner in runners)
         # Runners whose clients a message may concern, and those of which that may have changed.

@@ -5,7 +5,7 @@ An instance of a partitioned strategy sees its own rows of a view.
 
 import logging
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -15,46 +15,45 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from orderbook.core.errors import ConfigurationError, DataError, OrderbookError, SqlError, suggestion
+from orderbook.core.errors import ConfigurationError, DataError, SqlError, suggestion
 from orderbook.engine.runtime.engine import Engine
-from orderbook.engine.runtime.live_view import Key, LiveView, ViewRow
+from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
 from orderbook.market.books import Books
 from orderbook.market.events import BookState, StateReason
 from orderbook.market.instruments import Instrument, Instruments
-from orderbook.strategies.clock import CompiledThrottle, RunnerClock, SavedClock
-from orderbook.strategies.compiled import CompiledMethods, RowThrottle, fixed
+from orderbook.strategies.asked_orders import AskedOrders, RequestQueue
+from orderbook.strategies.clock import CompiledThrottle, RunnerClock, SavedClock, compiled_throttle
+from orderbook.strategies.compiled import CompiledMethods, fill_words, fixed, order_words
 from orderbook.strategies.execution.account import (
     OPEN,
     Fill,
     Order,
-    OrderSide,
     OrderUpdate,
     Position,
     StrategySummary,
-    row_of,
 )
 from orderbook.strategies.execution.client import (
     ExecutionClient,
     LoggedRequest,
     OrderRequest,
-    RequestKind,
     SavedAccount,
 )
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
 from orderbook.strategies.execution.exchange_state import REFUSED
-from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES, OrderNews
-from orderbook.strategies.execution.order_terms import Number, OrderTerms, TimeInForce
+from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.kept_rows import KeptRows
+from orderbook.strategies.kept_states import KeptStates
 from orderbook.strategies.loop_reasons import why_in_python
 from orderbook.strategies.loop_relations import LoopAccount, LoopRelations
 from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.order_views import OrderView
+from orderbook.strategies.own_instruments import OwnInstruments
 from orderbook.strategies.strategy import (
     BookStateChange,
     NewsWanted,
-    PartitionBy,
     Strategy,
     StrategyDefinition,
     Trade,
@@ -64,45 +63,7 @@ from orderbook.strategies.strategy import (
     with_parameters,
 )
 
-
-def key_place(engine: Engine, view: str, column: PartitionBy) -> int | None:
-    """Where the keys of a view's rows have the column; None where they lack it, or have two."""
-    names = next((v.keys for v in engine.program.views if v.name == view), ())
-    places = [place for place, key in enumerate(names) if key.name == column]
-    both = any(key.name.startswith(f"{column}_") for key in names)
-    return places[0] if places and not both else None
-
-
-class OwnRows(Mapping[Key, ViewRow]):
-    """The rows of a view that belong to one partition. Raises DataError where rows have no such key."""
-
-    def __init__(self, engine: Engine, view: LiveView, column: PartitionBy, key: str) -> None:
-        place = key_place(engine, view.name, column)
-        if place is None:
-            raise DataError(f"view {view.name}: a strategy by {column} sees views with it among their keys")
-        self._view, self._place, self._key = view, place, key
-
-    def __getitem__(self, key: Key) -> ViewRow:
-        parts = key if isinstance(key, tuple) else (key,)
-        if len(parts) <= self._place or parts[self._place] != self._key:
-            raise KeyError(key)
-        return self._view[key]
-
-    def __iter__(self) -> Iterator[Key]:
-        return (key for key in self._view if key[self._place] == self._key)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-# More than any message can call for: a strategy that answers each of its fills with an order never ends.
-MOST_REQUESTS = 1_000
-# Of what `on_save` gives; it is logged after every message that a strategy is called for.
-MOST_STATE_BYTES = 4 << 20
-
 _logger = logging.getLogger("orderbook.strategies")
-# By what compiled methods ask for.
-_REQUESTED: tuple[RequestKind, ...] = ("order", "modify", "cancel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +79,7 @@ class Failure:
         return f"{self.strategy}.{self.method} raised {type(self.error).__name__}: {self.error}"
 
 
-class Host(Protocol):
+class Host(RequestQueue, Protocol):
     """What a runner needs of the strategies' host; see `orderbook.strategies.host.StrategyHost`."""
 
     failures: list[Failure]
@@ -130,12 +91,6 @@ class Host(Protocol):
     halted: str | None
     on_callback: Callable[[], None]
     on_update: "Callable[[Runner, OrderUpdate], object]"
-
-    def after_message(self, action: Callable[[], None], first: bool = False) -> None:
-        """Do something when the message at hand has ended."""
-
-    def request(self, request: LoggedRequest) -> None:
-        """Write what a strategy asks for ahead, then let its runner perform it; done once."""
 
     def look_at_end(self, runner: "Runner") -> None:
         """Let a runner look once, when everything else of the message at hand is done."""
@@ -178,22 +133,19 @@ class Runner:
             **host.engine.program.parameters,
             **definition.parameters,
         }
-        self.callbacks = self.orders = self.refused = self.fills = self.requests = 0
+        self.callbacks = self.refused = self.fills = 0
         self._host = host
-        self._kind, self._partition_by = definition.kind, definition.partition_by
+        self._kind = definition.kind
+        self.own = OwnInstruments(host.engine, host.instruments, definition.partition_by, key)
+        self.instruments = self.own.indexes
         self._views = definition.views
         # The name that its SQL gives it, where it is called otherwise.
         own = getattr(definition.kind, "of_view", self.name)
         self._own_name: str | None = None if own == self.name else own
         self._strategy: Strategy | None = None
-        # Of instruments, by symbol and venue.
-        self._places: dict[tuple[str, str | None], int] = {}
         self._follows_orders = definition.kind.on_order_update is not Strategy.on_order_update
         self._follows_fills = definition.kind.on_fill is not Strategy.on_fill
-        # The rows of `positions`, by venue and symbol.
-        self._positions: dict[tuple[str, str], Position] = {}
-        # Requests since the last item began, by which a log tells them apart.
-        self.asked = 0
+        self._rows = KeptRows(host.engine, self.name, self._own_name, self._note_held)
         self._subscriptions: list[Subscription] = []
         self.news = NewsWanted.of(definition.kind)
         results = {name: host.engine[name].layout.result for name in host.engine.views}
@@ -207,10 +159,11 @@ class Runner:
                 definition.kind, results[view], definition.kind.rules, host.instruments,
                 host.engine.dictionary, own_books if isinstance(own_books, Books) else None, key,
             )  # fmt: skip
-        self.instruments = [index for index, one in enumerate(host.instruments) if self.sees(one)]
         if self.compiled is not None:
             self.compiled.follow()
-            self.compiled.row["only"] = self.instruments[0] if len(self.instruments) == 1 else -1
+            self.compiled.row["only"] = -1 if self.own.only is None else self.own.only
+        self.asking = AskedOrders(host, self.identity, self.compiled, self.own)
+        self.states = KeptStates(self.identity, self._kind, self.compiled)
         self._compiled_names = frozenset(own)
         self.clock = RunnerClock(
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view,
@@ -218,12 +171,9 @@ class Runner:
         )  # fmt: skip
         # What is watched, by subscription.
         self.watches: dict[Subscription, ViewWatch] = {}
-        # The instruments of rows, by view and key.
-        self._instruments_of: dict[tuple[object, ...], int | None] = {}
         self.stopped: int | None = None
         self.started = False
-        # Why what `on_save` gave last was not taken; whether none that was could be taken up again.
-        self._unsaved = ""
+        # Whether nothing that `on_save` gave could be taken up again.
         self._unloaded = False
         # Of any method, and of those the ones that `take_state` has seen.
         self.calls = self._saved_calls = 0
@@ -235,6 +185,15 @@ class Runner:
         self._account: LoopAccount | None = None
         # Whether Python goes on at the end of a message of the loop.
         self.went_on = False
+
+    @property
+    def orders(self) -> int:
+        """How many orders it has placed."""
+        return self.asking.orders
+
+    @orders.setter
+    def orders(self, count: int) -> None:
+        self.asking.orders = count
 
     @property
     def now(self) -> int:
@@ -342,84 +301,35 @@ class Runner:
             self._fail(method, error)
 
     def _throttle(self, watch: ViewWatch) -> CompiledThrottle | None:
-        """What passes on rows of a watch by and by, where compiled code may do so: of each instrument there
-        is one row."""
+        """What passes on rows of a watch by and by, where compiled code may do so."""
         compiled, engine = self.compiled, self._host.engine
         if compiled is None or watch.method not in self._compiled_names or watch.view not in engine.views:
             return None
-        names = [key.name for key in engine[watch.view].layout.key_columns]
-        single = len(self._host.instruments) == len(
-            {tuple(getattr(one, name, "") for name in names) for one in self._host.instruments}
-        )
-        if not single or not {*names} <= {"venue", "symbol"}:
-            return None
-        place = watches_of(self._kind).index(watch)
-
-        def place_of(key: Key) -> int:
-            named = dict(zip(names, key, strict=True))
-            own = (
-                index
-                for index, one in enumerate(self._host.instruments)
-                if all(getattr(one, name) == value for name, value in named.items())
-            )
-            return next(own, -1 - len(compiled.throttles))
-
-        def state_of(index: int) -> RowThrottle:
-            return compiled.throttle(place, watch.every, watch.method, watch.view, index)
-
-        deliver = partial(self._on_view, watch.method)
         when = None if watch.when is None else with_parameters(watch.when, self.parameters)
-        return CompiledThrottle(engine, watch.view, when, compiled, place_of, state_of, deliver)
+        place, deliver = watches_of(self._kind).index(watch), partial(self._on_view, watch.method)
+        return compiled_throttle(engine, watch, place, when, compiled, self._host.instruments, deliver)
 
     def _call_compiled(self, method: str, event: ViewEvent) -> None:
         """Calls a compiled method, and asks for what it asks for."""
         compiled = self.compiled
         assert compiled is not None
-        index = self._instrument_of(event)
+        index = self.own.of_row(event)
         one = None if index is None else self._host.instruments[index]
         held = Decimal(0) if one is None else self.client.position(one.symbol)
         compiled.orders = self.orders
         compiled.call(method, event, index, one, held, self.now)
         self.orders = compiled.orders
-        self.ask()
-
-    def ask(self) -> None:
-        """Asks for what compiled methods have asked for."""
-        compiled, instruments = self.compiled, self._host.instruments
-        for asked in () if compiled is None else compiled.requests():
-            one = None if asked.instrument < 0 else instruments[asked.instrument]
-            venue, symbol = (one.venue, one.symbol) if one else (None, "")
-            if one is None and isinstance(compiled, OrderDesk):
-                venue, symbol = compiled.named(asked.id)
-            self._count()
-            self.asked += 1
-            kind: RequestKind = _REQUESTED[asked.kind]
-            volume, price = (
-                None if value is None else f"{value.normalize():f}" for value in (asked.volume, asked.price)
-            )
-            request = LoggedRequest(
-                0, self.identity, kind, asked.id, symbol, asked.side, volume, price, venue,
-                asked.time_in_force, asked.post_only, self.asked, asked.terms,
-            )  # fmt: skip
-            self._ask_for(request)
-
-    def _ask_for(self, request: LoggedRequest, first: bool = False) -> None:
-        """Asks for something when the message at hand has ended; all that ends it for the strategy is then
-        done by Python, in its order."""
-        if self.compiled is not None:
-            self.compiled.asked_apart = True
-        self._host.after_message(partial(self._host.request, request), first=first)
+        self.asking.take()
 
     def settled(self) -> None:
         """Everything that was asked for is done."""
-        self.requests, self.looked, self.went_on = 0, False, False
-        if self.compiled is not None:
-            self.compiled.asked_apart = False
+        self.looked, self.went_on = False, False
+        self.asking.settled()
 
     def ask_apart(self) -> None:
-        """As `ask`, where what it raises disables the strategy."""
+        """Asks for what compiled methods have asked for; what that raises disables the strategy."""
         try:
-            self.ask()
+            self.asking.take()
         except Exception as error:
             self._fail("ask", error)
 
@@ -429,7 +339,7 @@ class Runner:
         compiled = self.compiled
         if compiled is None:
             return
-        self.requests += compiled.sent
+        self.asking.count += compiled.sent
         self.ask_apart()
         (first, then), self._untold = self._untold, ([], [])
         for update in first:
@@ -443,34 +353,6 @@ class Runner:
             self._let_time_pass()
         for update in then:
             self._tell_update(update)
-
-    def _instrument_of(self, event: ViewEvent) -> int | None:
-        """The instrument that a row's venue and symbol name; None where they name none, or several."""
-        own = event.view, *event.codes
-        if own not in self._instruments_of:
-            names = [key.name for key in self._host.engine[event.view].layout.key_columns]
-            key = dict(zip(names, event.key, strict=True))
-            found = [
-                index
-                for index, one in enumerate(self._host.instruments)
-                if key.get("venue", one.venue) == one.venue and key.get("symbol", one.symbol) == one.symbol
-            ]
-            self._instruments_of[own] = found[0] if len(found) == 1 else None
-        return self._instruments_of[own]
-
-    def _index_of(self, venue: str, symbol: str) -> int:
-        """The index of an instrument, 0 where there is none."""
-        found = self._index(symbol, venue)
-        return 0 if found is None else found
-
-    def _index(self, symbol: str, venue: str) -> int | None:
-        """The index of an instrument; None where there is none."""
-        found = self._places.get((symbol, venue))
-        if found is None:
-            for index, own in enumerate(self._host.instruments):
-                if (own.symbol, own.venue) == (symbol, venue):
-                    found = self._places[symbol, venue] = index
-        return found
 
     @property
     def desk(self) -> CompiledMethods:
@@ -495,7 +377,7 @@ class Runner:
         rows.orders = self.orders
         rows.look(self.now)
         self.orders = rows.orders
-        self.ask()
+        self.asking.take()
         self._host.stir(self)
 
     def enter_loop(self, relations: LoopRelations) -> None:
@@ -504,7 +386,7 @@ class Runner:
         assert isinstance(self.client, PaperClient)
         if self._account is None:
             self._account = LoopAccount(self.desk, self.client, self._host.instruments, self.instruments)
-        self._account.enter(relations, self._own_name or self.name, self._positions)
+        self._account.enter(relations, self._own_name or self.name, self._rows.positions)
         self.note_positions()
         self.clock.enter_loop()
         if isinstance(self._strategy, OrderView):
@@ -571,7 +453,7 @@ class Runner:
         if len(found.fills) and self._account is not None and self._account.keeps_positions:
             for index in np.unique(found.news["instrument"][found.owners]).tolist():
                 position = self._account.position(self.name, index)
-                self._positions[position.venue, position.symbol] = position
+                self._rows.positions[position.venue, position.symbol] = position
         self.refused += int(np.count_nonzero(found.news["status"] == REFUSED))
         self.fills += len(found.fills)
         return found
@@ -592,7 +474,7 @@ class Runner:
         _logger.error("%s; it is disabled", failure, exc_info=error)
         self._disable()
         # Before what it asked for just now, which is then refused.
-        self._ask_for(self._asked("failed", 0), first=True)
+        self.asking.end("failed")
 
     def _disable(self) -> None:
         self._strategy = None
@@ -605,68 +487,24 @@ class Runner:
             self._publish(self.client.cancel(order_id, self.now, reason))
 
     def view(self, name: str) -> Mapping[Key, ViewRow]:
-        engine = self._host.engine
         if name not in self._views:
             raise DataError(f"{self.name} does not watch view {name!r}; name it in the class's `reads`")
-        if self.key is None or self._partition_by is None:
-            return engine[name]
-        return OwnRows(engine, engine[name], self._partition_by, self.key)
+        return self.own.rows(name)
 
     def position(self, symbol: str) -> Decimal:
         return self.client.position(symbol)
 
     def instrument(self, symbol: str, venue: str | None) -> Instrument:
-        instruments = self._host.instruments
-        place = self._places.get((symbol, venue))
-        if place is None:
-            found = [
-                i for i, one in enumerate(instruments) if one.symbol == symbol and venue in (None, one.venue)
-            ]
-            if len(found) != 1:
-                where = f" on {venue}" if venue else ""
-                what = "no instrument" if not found else f"{len(found)} venues, name one, for"
-                raise DataError(f"{what} {symbol}{where}")
-            place = self._places[symbol, venue] = found[0]
-        return instruments[place]
+        return self.own.named(symbol, venue)
 
-    def place(
-        self,
-        side: OrderSide,
-        symbol: str,
-        volume: Number,
-        price: Number | None,
-        venue: str | None,
-        time_in_force: TimeInForce,
-        post_only: bool,
-        terms: OrderTerms | None = None,
-    ) -> int:
-        self._count_request()
-        self.orders += 1
-        request_id = self.orders
-        # Those that come once it is done have the ids after its own.
-        self.orders += 0 if terms is None else terms.exits
-        if self.compiled is not None:
-            self.compiled.orders = self.orders
-        self.asked += 1
-        request = LoggedRequest(
-            0, self.identity, "order", request_id, str(symbol), side, str(volume), _text(price), venue,
-            str(time_in_force), bool(post_only), self.asked, terms,
-        )  # fmt: skip
-        self._ask_for(request)
-        return request.id
+    def place(self, *arguments: Any) -> int:
+        return self.asking.place(*arguments)
 
-    def modify(
-        self, order_id: int, volume: Number | None, price: Number | None, stop: Number | None = None
-    ) -> None:
-        self._count_request()
-        request = replace(self._asked("modify", order_id), volume=_text(volume), price=_text(price))
-        if stop is not None:
-            request = replace(request, terms=OrderTerms(stop=str(stop)))
-        self._ask_for(request)
+    def modify(self, *arguments: Any) -> None:
+        self.asking.modify(*arguments)
 
     def cancel(self, order_id: int) -> None:
-        self._count_request()
-        self._ask_for(self._asked("cancel", order_id))
+        self.asking.cancel(order_id)
 
     def perform(self, request: LoggedRequest) -> None:
         """Do what was asked for; see `Host.request`."""
@@ -688,22 +526,8 @@ class Runner:
             case "unloaded":
                 self.cancel_all("the strategy could not take up its state")
 
-    def _asked(self, kind: RequestKind, order_id: int) -> LoggedRequest:
-        self.asked += 1
-        return LoggedRequest(0, self.identity, kind, order_id, number=self.asked)
-
-    def _count_request(self) -> None:
-        """Python is about to ask for something, after what compiled methods have asked for."""
-        self.ask()
-        self._count()
-
-    def _count(self) -> None:
-        self.requests += 1
-        if self.requests > MOST_REQUESTS:
-            raise OrderbookError(f"more than {MOST_REQUESTS} orders and cancels in one message")
-
     def _place(self, asked: LoggedRequest) -> None:
-        venue = asked.venue or (self.key if self._partition_by == "venue" else None)
+        venue = asked.venue or (self.key if self.own.column == "venue" else None)
         request = OrderRequest(
             asked.id, asked.symbol, asked.side, asked.volume or "", asked.price, venue,
             asked.time_in_force, asked.post_only, asked.terms,  # type: ignore[arg-type]
@@ -722,12 +546,8 @@ class Runner:
             if self.compiled is not None and asked.terms is not None and told[0].new.status == "refused":
                 self.compiled.forget(range(asked.id + 1, asked.id + 1 + asked.terms.exits))
 
-    def sees(self, one: Instrument) -> bool:
-        """Whether messages of an instrument are its own."""
-        return self.key is None or self.key == (one.symbol if self._partition_by == "symbol" else one.venue)
-
     def _partition_of(self, request: OrderRequest) -> str | None:
-        return request.symbol if self._partition_by == "symbol" else request.venue
+        return request.symbol if self.own.column == "symbol" else request.venue
 
     def market(self, trades: Iterable[Trade], states: Iterable[BookStateChange]) -> None:
         """Tell the strategy of a message of its own: what it printed, then what the clock has for it."""
@@ -750,7 +570,7 @@ class Runner:
         if method not in self._compiled_names:
             self.call(method)
             return
-        self._call_told(method, (), self.instruments[0] if len(self.instruments) == 1 else None)
+        self._call_told(method, (), self.own.only)
 
     def _tell_state(self, state: BookStateChange) -> None:
         method = "on_book_state"
@@ -758,7 +578,7 @@ class Runner:
             self.call(method, state)
             return
         codes = BookState[state.state.upper()], StateReason[state.reason.upper()]
-        self._call_told(method, (state.ts, *codes), self._index(state.symbol, state.venue))
+        self._call_told(method, (state.ts, *codes), self.own.index(state.symbol, state.venue))
 
     def _tell_update(self, update: OrderUpdate) -> None:
         """Tells the strategy of an order and its fills, when the message at hand has ended."""
@@ -774,23 +594,14 @@ class Runner:
         if method not in self._compiled_names:
             self.call(method, order)
             return
-        price = 0 if order.price is None else fixed(order.price)
-        told = (
-            order.ts, order.id, SIDES.index(order.side), fixed(order.volume), order.price is not None, price,
-            fixed(order.filled), STATUSES.index(order.status), order.reason is not None,
-        )  # fmt: skip
-        self._call_told(method, told, self._index(order.symbol, order.venue))
+        self._call_told(method, order_words(order), self.own.index(order.symbol, order.venue))
 
     def _tell_fill(self, fill: Fill) -> None:
         method = "on_fill"
         if method not in self._compiled_names:
             self.call(method, fill)
             return
-        told = (
-            fill.ts, fill.order_id, SIDES.index(fill.side), fixed(fill.volume), fixed(fill.price),
-            LIQUIDITY.index(fill.liquidity),
-        )  # fmt: skip
-        self._call_told(method, told, self._index(fill.symbol, fill.venue))
+        self._call_told(method, fill_words(fill), self.own.index(fill.symbol, fill.venue))
 
     def _call_told(self, method: str, told: Sequence[int], index: int | None) -> None:
         """Calls a compiled method with what it is told of an instrument; None: of none."""
@@ -819,11 +630,10 @@ class Runner:
 
     def publish(self, update: OrderUpdate) -> None:
         """Brings a change of an order into the relations, then tells the strategy of it and of its fills."""
-        engine = self._host.engine
         self._host.on_update(self, update)
         if self.compiled is not None:
             new = update.new
-            index = self._index_of(new.venue, new.symbol)
+            index = self.own.index_of(new.venue, new.symbol)
             self.compiled.told(new, index)
             if self._account is not None and new.status in OPEN:
                 self._account.told(index, new)
@@ -832,68 +642,21 @@ class Runner:
                 if self._account is not None:
                     self._account.note_traded()
         self.refused += update.new.status == "refused"
-        if not isinstance(engine, GatedEngine) or engine.takes("orders"):
-            if update.old is None:
-                engine.insert("orders", self._row(update.new))
-            else:
-                engine.update("orders", self._row(update.old), self._row(update.new))
         self.fills += len(update.fills)
-        if update.fills and (not isinstance(engine, GatedEngine) or engine.takes("fills")):
-            for fill in update.fills:
-                engine.insert("fills", self._row(fill))
-        if update.fills and (not isinstance(engine, GatedEngine) or engine.takes("positions")):
-            for fill in update.fills:
-                self._hold(fill)
+        self._rows.publish(update)
         self._tell_update(update)
 
-    def _hold(self, fill: Fill) -> None:
-        """Brings a fill into the relation `positions`."""
-        engine, key = self._host.engine, (fill.venue, fill.symbol)
-        old = self._positions.get(key)
-        new = self._positions[key] = (old or Position(self.name, *key)).after(fill)
+    def _note_held(self, position: Position) -> None:
+        """A row of `positions` is so."""
         if self._account is not None:
-            self._account.hold(self._index_of(*key), new)
-        if old is None:
-            engine.insert("positions", self._row(new))
-        else:
-            engine.update("positions", self._row(old), self._row(new))
-
-    def _row(self, value: Order | Fill | Position) -> dict[str, Any]:
-        """Its row in a relation, under the name that the SQL of a strategy sees."""
-        row = row_of(value)
-        return row if self._own_name is None else {**row, "strategy": self._own_name}
+            self._account.hold(self.own.index_of(position.venue, position.symbol), position)
 
     def take_state(self) -> bytes | None:
-        """What `on_save` gives, where a method was called since the last time.
-
-        What it gives is checked here: where it raises, or gives what cannot be kept, the log says so once,
-        and the state before stays the strategy's last.
-        """
+        """What `on_save` gives, where a method was called since the last time; see KeptStates."""
         if self._strategy is None or self.calls == self._saved_calls:
             return None
         self._saved_calls = self.calls
-        try:
-            state = self._strategy.on_save()
-            if self.compiled is not None and self._kind.on_save is Strategy.on_save:
-                state = self.compiled.save()
-            kept = None if state is None else _bytes_of(state)
-        except Exception as error:
-            self.keep_state_before(f"on_save raised {type(error).__name__}: {error}")
-            return None
-        if isinstance(kept, str):
-            self.keep_state_before(kept)
-            return None
-        self._unsaved = ""
-        return kept
-
-    def keep_state_before(self, problem: str) -> None:
-        """What `on_save` gave cannot be kept; said once until something else is wrong."""
-        if problem != self._unsaved:
-            self._unsaved = problem
-            _logger.error(
-                "%s: its state is not saved: %s; a restart would go on from the state saved before",
-                self.identity, problem,
-            )  # fmt: skip
+        return self.states.take(self._strategy)
 
     def restore_state(self, states: Iterable[bytes]) -> None:
         """Hands the first of these states, the last one saved first, that `on_load` takes to the strategy.
@@ -905,10 +668,7 @@ class Runner:
             if self._strategy is None:
                 return
             try:
-                if self.compiled is not None and self._kind.on_load is Strategy.on_load:
-                    self.compiled.load(state)
-                else:
-                    self._strategy.on_load(state)
+                self.states.load(self._strategy, state)
                 self.calls += 1
                 return
             except Exception as error:
@@ -926,7 +686,7 @@ class Runner:
         )
         self._unloaded = True
         self._disable()
-        self._ask_for(self._asked("unloaded", 0), first=True)
+        self.asking.end("unloaded")
 
     def save(self) -> SavedRunner:
         """Everything but what the strategy itself knows."""
@@ -940,16 +700,16 @@ class Runner:
         self.callbacks, self.orders, self.refused, self.fills = saved.counts
         self.started = saved.started
         self.client.load(saved.account, indexes)
-        self._positions = {
-            (one.venue, one.symbol): Position(self.name, one.venue, one.symbol, one.position, one.fees)
+        self._rows.go_on(
+            Position(self.name, one.venue, one.symbol, one.position, one.fees)
             for one in self.client.positions()
-        }
+        )
         if self.compiled is not None:
             self.compiled.orders = self.orders
             for index, row in saved.account.known:
                 self.compiled.told(row, indexes[index])
             for order in (one for venue in saved.account.venues.values() for one in venue.orders):
-                self.compiled.told(order.row, self._index_of(order.row.venue, order.row.symbol))
+                self.compiled.told(order.row, self.own.index_of(order.row.venue, order.row.symbol))
             self.compiled.note_asked(saved.asked)
         self.clock.load(saved.clock, views)
         if saved.failed:
@@ -961,20 +721,3 @@ class Runner:
         return StrategySummary(
             self.name, self.callbacks, self.orders, self.refused, self.fills, positions, next(failures, None)
         )
-
-
-def _bytes_of(state: object) -> bytes | str:
-    """A state that is kept, or why it cannot be."""
-    if not isinstance(state, bytes | bytearray | memoryview):
-        return (
-            f"on_save gave {type(state).__name__}, not bytes; encode it, such as with "
-            "json.dumps(...).encode(), or msgspec.msgpack.encode(...)"
-        )
-    found = bytes(state)
-    if len(found) > MOST_STATE_BYTES:
-        return f"on_save gave {len(found):,} bytes, and the most is {MOST_STATE_BYTES:,}"
-    return found
-
-
-def _text(value: Number | None) -> str | None:
-    return None if value is None else str(value)

@@ -1,0 +1,143 @@
+"""What an instance of a strategy asks for, in Python and by compiled methods, until the message has ended."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from orderbook.core.errors import OrderbookError
+from orderbook.strategies.compiled import CompiledMethods
+from orderbook.strategies.execution.account import OrderSide
+from orderbook.strategies.execution.client import LoggedRequest, RequestKind
+from orderbook.strategies.execution.order_terms import Number, OrderTerms, TimeInForce
+from orderbook.strategies.order_desk import OrderDesk
+from orderbook.strategies.own_instruments import OwnInstruments
+
+# More than any message can call for: a strategy that answers each of its fills with an order never ends.
+MOST_REQUESTS = 1_000
+# By what compiled methods ask for.
+_REQUESTED: tuple[RequestKind, ...] = ("order", "modify", "cancel")
+
+
+class RequestQueue(Protocol):
+    """Where requests wait until the message at hand has ended."""
+
+    def after_message(self, action: Callable[[], None], first: bool = False) -> None:
+        """Do something when the message at hand has ended."""
+
+    def request(self, request: LoggedRequest) -> None:
+        """Write what a strategy asks for ahead, then let its runner perform it; done once."""
+
+
+class AskedOrders:
+    """The requests of one instance, told from others by its `identity`, in the order in which it makes them.
+
+    Raises OrderbookError for too many in one message.
+    """
+
+    def __init__(
+        self, queue: RequestQueue, identity: str, compiled: CompiledMethods | None, own: OwnInstruments
+    ) -> None:
+        self._queue, self._identity, self._compiled, self._own = queue, identity, compiled, own
+        # Orders so far, by which they are numbered.
+        self.orders = 0
+        # Requests of the message at hand, and since the last item began, by which a log tells them apart.
+        self.count = self.number = 0
+
+    def place(
+        self,
+        side: OrderSide,
+        symbol: str,
+        volume: Number,
+        price: Number | None,
+        venue: str | None,
+        time_in_force: TimeInForce,
+        post_only: bool,
+        terms: OrderTerms | None = None,
+    ) -> int:
+        """See Desk."""
+        self._begin()
+        self.orders += 1
+        request_id = self.orders
+        # Those that come once it is done have the ids after its own.
+        self.orders += 0 if terms is None else terms.exits
+        if self._compiled is not None:
+            self._compiled.orders = self.orders
+        self.number += 1
+        request = LoggedRequest(
+            0, self._identity, "order", request_id, str(symbol), side, str(volume), _text(price), venue,
+            str(time_in_force), bool(post_only), self.number, terms,
+        )  # fmt: skip
+        self._ask(request)
+        return request.id
+
+    def modify(
+        self, order_id: int, volume: Number | None, price: Number | None, stop: Number | None = None
+    ) -> None:
+        """See Desk."""
+        self._begin()
+        request = replace(self._request("modify", order_id), volume=_text(volume), price=_text(price))
+        if stop is not None:
+            request = replace(request, terms=OrderTerms(stop=str(stop)))
+        self._ask(request)
+
+    def cancel(self, order_id: int) -> None:
+        """See Desk."""
+        self._begin()
+        self._ask(self._request("cancel", order_id))
+
+    def end(self, kind: RequestKind) -> None:
+        """The strategy has failed, or is unloaded: that comes before what it has asked for."""
+        self._ask(self._request(kind, 0), first=True)
+
+    def take(self) -> None:
+        """Asks for what compiled methods have asked for."""
+        compiled, instruments = self._compiled, self._own.all
+        for asked in () if compiled is None else compiled.requests():
+            one = None if asked.instrument < 0 else instruments[asked.instrument]
+            venue, symbol = (one.venue, one.symbol) if one else (None, "")
+            if one is None and isinstance(compiled, OrderDesk):
+                venue, symbol = compiled.named(asked.id)
+            self._add()
+            self.number += 1
+            kind: RequestKind = _REQUESTED[asked.kind]
+            volume, price = (
+                None if value is None else f"{value.normalize():f}" for value in (asked.volume, asked.price)
+            )
+            request = LoggedRequest(
+                0, self._identity, kind, asked.id, symbol, asked.side, volume, price, venue,
+                asked.time_in_force, asked.post_only, self.number, asked.terms,
+            )  # fmt: skip
+            self._ask(request)
+
+    def settled(self) -> None:
+        """Everything that was asked for is done."""
+        self.count = 0
+        if self._compiled is not None:
+            self._compiled.asked_apart = False
+
+    def _ask(self, request: LoggedRequest, first: bool = False) -> None:
+        """Asks for something when the message at hand has ended; all that ends it for the strategy is then
+        done by Python, in its order."""
+        if self._compiled is not None:
+            self._compiled.asked_apart = True
+        self._queue.after_message(partial(self._queue.request, request), first=first)
+
+    def _request(self, kind: RequestKind, order_id: int) -> LoggedRequest:
+        self.number += 1
+        return LoggedRequest(0, self._identity, kind, order_id, number=self.number)
+
+    def _begin(self) -> None:
+        """Python is about to ask for something, after what compiled methods have asked for."""
+        self.take()
+        self._add()
+
+    def _add(self) -> None:
+        self.count += 1
+        if self.count > MOST_REQUESTS:
+            raise OrderbookError(f"more than {MOST_REQUESTS} orders and cancels in one message")
+
+
+def _text(value: Number | None) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,71 @@
+"""What `on_save` of an instance of a strategy gives, checked before it is kept."""
+
+import logging
+
+from orderbook.strategies.compiled import CompiledMethods
+from orderbook.strategies.strategy import Strategy
+
+# Of what `on_save` gives; it is logged after every message that a strategy is called for.
+MOST_STATE_BYTES = 4 << 20
+
+_logger = logging.getLogger("orderbook.strategies")
+
+
+class KeptStates:
+    """Takes and hands back the states of one instance, told from others by its `identity`.
+
+    compiled: has the fields that are its state, where its class has no methods of its own for that.
+    """
+
+    def __init__(self, identity: str, kind: type[Strategy], compiled: CompiledMethods | None) -> None:
+        self._identity = identity
+        self._saves = None if kind.on_save is not Strategy.on_save else compiled
+        self._loads = None if kind.on_load is not Strategy.on_load else compiled
+        # Why what `on_save` gave last was not taken.
+        self._unsaved = ""
+
+    def take(self, strategy: Strategy) -> bytes | None:
+        """What `on_save` gives. Where it raises, or gives what cannot be kept, the log says so once, and the
+        state before stays the last."""
+        try:
+            state = strategy.on_save()
+            if self._saves is not None:
+                state = self._saves.save()
+            kept = None if state is None else _bytes_of(state)
+        except Exception as error:
+            self.keep_before(f"on_save raised {type(error).__name__}: {error}")
+            return None
+        if isinstance(kept, str):
+            self.keep_before(kept)
+            return None
+        self._unsaved = ""
+        return kept
+
+    def keep_before(self, problem: str) -> None:
+        """What `on_save` gave cannot be kept; said once until something else is wrong."""
+        if problem != self._unsaved:
+            self._unsaved = problem
+            _logger.error(
+                "%s: its state is not saved: %s; a restart would go on from the state saved before",
+                self._identity, problem,
+            )  # fmt: skip
+
+    def load(self, strategy: Strategy, state: bytes) -> None:
+        """Hands it what was kept; raises what `on_load` does."""
+        if self._loads is not None:
+            self._loads.load(state)
+        else:
+            strategy.on_load(state)
+
+
+def _bytes_of(state: object) -> bytes | str:
+    """A state that is kept, or why it cannot be."""
+    if not isinstance(state, bytes | bytearray | memoryview):
+        return (
+            f"on_save gave {type(state).__name__}, not bytes; encode it, such as with "
+            "json.dumps(...).encode(), or msgspec.msgpack.encode(...)"
+        )
+    found = bytes(state)
+    if len(found) > MOST_STATE_BYTES:
+        return f"on_save gave {len(found):,} bytes, and the most is {MOST_STATE_BYTES:,}"
+    return found
