@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from orderbook.configuration.configuration import Configuration, Scalar, load_configuration
 from orderbook.core.errors import SourceError, UserError, visible
+from orderbook.core.processors import has_frozen
 from orderbook.core.summaries import told
 from orderbook.feeds.source import Finding
 from orderbook.operations.logs import configure_logging
@@ -157,7 +158,13 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def settled() -> Iterator[None]:
-    """What is there now is not looked through for garbage, which would be a pause of a tenth of a second."""
+    """What is there now is not looked through for garbage, which would be a pause of a tenth of a second.
+
+    A process that has frozen what it holds, before it began a run, keeps it so.
+    """
+    if has_frozen():
+        yield
+        return
     gc.collect()
     gc.freeze()
     try:

@@ -33,6 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orderbook.core.code_cache import cache_root
 from orderbook.core.errors import OrderbookError, UserError
+from orderbook.core.processors import has_frozen
 from orderbook.spark import arrival, java
 
 _MARK = re.compile(r"orderbook-error:([A-Za-z0-9+/=]+):")
@@ -288,6 +289,6 @@ def spare_modules() -> None:
 
     Spark collects after every task, which takes longer than a small one with as many modules.
     """
-    if not gc.get_freeze_count():
+    if not has_frozen():
         gc.collect()
         gc.freeze()

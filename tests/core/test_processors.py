@@ -95,3 +95,19 @@ def test_a_processor_that_cannot_be_had_is_refused(
     with pytest.raises(ConfigurationError) as refused:
         configuration.check_core()
     assert str(refused.value) == f"{config}:2: run.core: {why}"
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_run_leaves_frozen_what_the_process_had_frozen(frozen: bool) -> None:
+    script = f"""
+import gc
+from orderbook.commands.common import settled
+if {frozen}:
+    gc.freeze()
+before = gc.get_freeze_count()
+with settled():
+    within = gc.get_freeze_count()
+print(before == within, gc.get_freeze_count() == before or gc.get_freeze_count())
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "True"] if frozen else ["False", "0"]
