@@ -562,8 +562,10 @@ def check_relations(sources: Sequence[EventSource | ChangeSource], relations: Se
             wrong = [f"lacks {c!r}" for c in columns if c not in own]
             wrong += [f"has {c!r}, which the file has not" for c in own if c not in columns]
             if wrong:
+                narrowed_by = getattr(source, "narrowed_by", None)
+                instead = f", or say {narrowed_by} and those to read" if narrowed_by else ""
                 raise SourceError(
-                    f"{source.name}: the stream {name} {', '.join(wrong)}; correct its declaration"
+                    f"{source.name}: the stream {name} {', '.join(wrong)}; correct its declaration{instead}"
                 )
 
 

@@ -24,6 +24,7 @@ from orderbook.feeds.files.hyperliquid_capture import HyperliquidCaptureSource
 from orderbook.feeds.files.itch import ItchSource
 from orderbook.feeds.files.itch_format import is_itch
 from orderbook.feeds.files.lobster import LobsterSource
+from orderbook.feeds.files.row_file import open_rows
 from orderbook.feeds.files.tardis import open_tardis
 from orderbook.feeds.files.view_events import VIEWS_METADATA, open_view_events
 from orderbook.feeds.recording.capture_files import begins_as_cryptofeed, is_cryptofeed_file
@@ -48,6 +49,7 @@ KINDS = (
     "binance",
     "record",
     "changes",
+    "rows",
     "itch",
     "dbn",
     "tardis",
@@ -143,7 +145,8 @@ def _parquet(where: Place) -> str:
         return "record"
     columns = ", ".join(schema.names[:8]) + (", …" if schema.names[8:] else "")
     raise SourceError(
-        f"{where}: Parquet, but neither a record of events nor view events: its columns are {columns}"
+        f"{where}: Parquet, but neither a record of events nor view events: its columns are {columns}; "
+        f"if they are a stream's, write rows:{where}?relation=STREAM"
     )
 
 
@@ -207,7 +210,7 @@ def _unknown(where: Place, start: bytes) -> SourceError:
     shown = ascii(start[:_SHOWN].decode("utf-8", "replace")) + ("…" if len(start) > _SHOWN else "")
     return SourceError(
         f"{where}: of no kind known by its content; it begins {shown}; "
-        f"write {KNOWN} and a colon before the path"
+        f"write {KNOWN} and a colon before the path; rows of a stream are rows:{where}?relation=STREAM"
     )
 
 
@@ -219,7 +222,8 @@ def open_source(text: str, *more: str) -> Opened:
 
     KIND is `lobster` (a message file), `binance` and `hyperliquid` (captures of hftbacktest), `capture`
     (recorded raw frames of any exchange; a folder or glob is one feed's files by time), `record`
-    (Parquet; a glob or a folder is all its files by time), `changes` (NDJSON), `itch` (NASDAQ), `dbn`
+    (Parquet; a glob or a folder is all its files by time), `changes` (NDJSON), `rows` (CSV, JSON lines or
+    Parquet of a relation's rows), `itch` (NASDAQ), `dbn`
     (Databento), `tardis` (CSV; a glob or a folder is one source by time), `views` (view events), `bybit`
     (public history of books and trades) or `table` (URL#TABLE). `.gz`, `.zst` and `.zip` files are read
     as they are. PATH may be the URL of a file, folder or glob in a store (`orderbook.feeds.storage`).
@@ -482,6 +486,7 @@ _KINDS: dict[str, Callable[[str], Opened]] = {
     "binance": _binance,
     "record": _record,
     "changes": lambda path: ChangeStreamSource(place(path)),
+    "rows": open_rows,
     "itch": _itch,
     "dbn": _dbn,
     "tardis": open_tardis,
@@ -492,7 +497,7 @@ _KINDS: dict[str, Callable[[str], Opened]] = {
     "hyperliquid": _hyperliquid,
 }
 # Kinds of which one file is one source …
-_BY_FILE = ("lobster", "binance", "changes", "itch", "dbn", "views", "bybit", "hyperliquid")
+_BY_FILE = ("lobster", "binance", "changes", "rows", "itch", "dbn", "views", "bybit", "hyperliquid")
 # … and those whose sources of one feed are one.
 _SEVERAL: dict[str, Callable[..., Opened]] = {
     "binance": _binance,

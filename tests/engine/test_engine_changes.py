@@ -145,7 +145,7 @@ def test_other_columns() -> None:
 @pytest.mark.parametrize(
     ("column", "values", "dtype", "reason"),
     [
-        ("at", ["2024-01-01"], pl.String, "marks.at: '2024-01-01' is not a timestamp; give ns"),
+        ("at", ["2024-13-01"], pl.String, "marks.at: '2024-13-01' is not a timestamp; give ns"),
         ("at", [datetime(9999, 1, 1)], pl.Datetime("ms"), "marks.at: 9999-01-01 00:00:00 is outside"),
         ("open", [1], pl.Int64, "marks.open: 1 is not a boolean"),
         ("level", [-(2**63)], pl.Int64, "marks.level: -9223372036854775808 is outside the declared range"),

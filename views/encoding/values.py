@@ -19,6 +19,7 @@ from orderbook.core.changes import (
     Dictionary,
     Word,
 )
+from orderbook.views.scalars.texts import moment
 from orderbook.views.types import Column, Kind, Relation, Type
 
 Value = int | Decimal | float | str | bool | None
@@ -26,6 +27,7 @@ Value = int | Decimal | float | str | bool | None
 # Wide enough for every 128-bit integer and for the bounds of types beyond.
 _CONTEXT = Context(prec=1000)
 _MOST_DIGITS = 400
+_TRUTH = {"true": True, "false": False}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DOUBLE, _CODE = struct.Struct("<d"), struct.Struct("<q")
 
@@ -35,7 +37,8 @@ def encode_value(column: Column, value: Any, dictionary: Dictionary) -> Word:
 
     Exact columns take int, Decimal, strings of digits, and floats where the decimal that their repr
     shows has no more places than the column; DOUBLE columns any number that is finite; TIMESTAMP ints
-    (ns) and datetimes (UTC unless they say otherwise).
+    (ns), datetimes and texts such as '2024-01-31 12:00:00.5' (UTC unless they say otherwise); BOOLEAN
+    columns booleans and the texts true and false.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -51,16 +54,21 @@ def encode_value(column: Column, value: Any, dictionary: Dictionary) -> Word:
                 raise ValueError(f"{shown(value)} is not text: it holds half of a character")
             return dictionary.encode(value)
         case Kind.BOOLEAN:
+            if isinstance(value, str):
+                value = _TRUTH.get(value.lower(), value)
             if not isinstance(value, bool):
                 raise ValueError(f"{shown(value)} is not a boolean")
             return int(value)
         case Kind.DOUBLE:
             return _double(value)
         case Kind.TIMESTAMP if isinstance(value, datetime):
-            moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return _in_range(column.type, (moment - _EPOCH) // timedelta(microseconds=1) * 1000, value)
+            at = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return _in_range(column.type, (at - _EPOCH) // timedelta(microseconds=1) * 1000, value)
+        case Kind.TIMESTAMP if isinstance(value, str) and (ns := moment(value)) is not None:
+            return _in_range(column.type, ns, value)
         case Kind.TIMESTAMP if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{shown(value)} is not a timestamp; give ns since 1970 UTC or a datetime")
+            instead = "give ns since 1970 UTC, a datetime or its text"
+            raise ValueError(f"{shown(value)} is not a timestamp; {instead}")
     return _exact(column.type, value)
 
 
