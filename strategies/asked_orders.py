@@ -1,15 +1,19 @@
-"""What an instance of a strategy asks for, in Python and by compiled methods, until the message has ended."""
+"""What an instance of a strategy asks for, in Python and by compiled methods, and how that is done.
+
+Requests wait until the message at hand has ended; an execution client then performs them.
+"""
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from orderbook.core.errors import OrderbookError
-from orderbook.strategies.compiled import CompiledMethods
-from orderbook.strategies.execution.account import OrderSide
-from orderbook.strategies.execution.client import LoggedRequest, RequestKind
+from orderbook.strategies.compiled import CompiledMethods, fixed
+from orderbook.strategies.execution.account import OrderSide, OrderUpdate
+from orderbook.strategies.execution.client import ExecutionClient, LoggedRequest, OrderRequest, RequestKind
 from orderbook.strategies.execution.order_terms import Number, OrderTerms, TimeInForce
 from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.own_instruments import OwnInstruments
@@ -137,6 +141,79 @@ class AskedOrders:
         self.count += 1
         if self.count > MOST_REQUESTS:
             raise OrderbookError(f"more than {MOST_REQUESTS} orders and cancels in one message")
+
+
+class Run(Protocol):
+    """What a run says of all requests: whether no strategy is called, and why no orders are taken."""
+
+    silent: bool
+    halted: str | None
+
+
+class PerformedRequests:
+    """The requests of one instance as they are performed; `publish` is told what becomes of them."""
+
+    def __init__(
+        self,
+        run: Run,
+        client: ExecutionClient,
+        own: OwnInstruments,
+        compiled: CompiledMethods | None,
+        publish: Callable[[OrderUpdate], None],
+    ) -> None:
+        self._run, self._client, self._own, self._compiled = run, client, own, compiled
+        self._publish = publish
+
+    def perform(self, request: LoggedRequest, now: int, alive: bool) -> None:
+        """Does what was asked for, at a time of the run, ns; alive: the strategy has not failed."""
+        client, updates = self._client, list[OrderUpdate]()
+        match request.kind:
+            case "order":
+                updates = self._place(request, now, alive)
+            case "modify" if self._run.halted is None:
+                if self._run.silent and self._compiled is not None and request.price is not None:
+                    self._compiled.note_asked({request.id: fixed(Decimal(request.price))})
+                stop = None if request.terms is None else request.terms.stop
+                updates = client.modify(request.id, request.volume, request.price, now, stop)
+            case "cancel":
+                updates = client.cancel(request.id, now)
+            case "failed":
+                self.cancel_all("the strategy failed", now)
+            case "unloaded":
+                self.cancel_all("the strategy could not take up its state", now)
+        for update in updates:
+            self._publish(update)
+        self._forget_exits(request, updates)
+
+    def cancel_all(self, reason: str, now: int) -> None:
+        """Asks for every open order to be cancelled."""
+        for order_id in self._client.open_orders():
+            for update in self._client.cancel(order_id, now, reason):
+                self._publish(update)
+
+    def _place(self, asked: LoggedRequest, now: int, alive: bool) -> list[OrderUpdate]:
+        client, own = self._client, self._own
+        venue = asked.venue or (own.key if own.column == "venue" else None)
+        request = OrderRequest(
+            asked.id, asked.symbol, asked.side, asked.volume or "", asked.price, venue,
+            asked.time_in_force, asked.post_only, asked.terms,  # type: ignore[arg-type]
+        )  # fmt: skip
+        if not alive:
+            return client.refuse(request, now, "the strategy failed")
+        if self._run.halted is not None:
+            return client.refuse(request, now, f"halted: {self._run.halted}")
+        if own.key is not None and own.key != (request.symbol if own.column == "symbol" else request.venue):
+            refused = client.refuse(request, now, f"this instance trades {own.key} alone")
+            # Whether another instance knows the symbol is not for this one to say.
+            return [OrderUpdate(None, replace(update.new, venue=request.venue or "")) for update in refused]
+        return client.place(request, now)
+
+    def _forget_exits(self, asked: LoggedRequest, updates: list[OrderUpdate]) -> None:
+        """Orders that were to come after one that was refused do not."""
+        if asked.kind != "order" or asked.terms is None or self._compiled is None:
+            return
+        if updates[0].new.status == "refused":
+            self._compiled.forget(range(asked.id + 1, asked.id + 1 + asked.terms.exits))
 
 
 def _text(value: Number | None) -> str | None:

@@ -22,9 +22,10 @@ from orderbook.strategies.execution.venue_account import VenueAccount
 from orderbook.strategies.execution.venue_model import TRADING, TradingOptions, strategy_table
 from orderbook.strategies.execution.venue_orders import SavedVenue
 from orderbook.strategies.execution.venue_reports import HaltItem, ReportItem
+from orderbook.strategies.kept_states import Failure, SavedRunner, identity_of
 from orderbook.strategies.loop_desks import LoopDesks
 from orderbook.strategies.message_dispatcher import LastTimes, MessageDispatcher, keys_of, subscribe_by_key
-from orderbook.strategies.runner import Failure, Runner, SavedRunner, identity_of
+from orderbook.strategies.runner import Runner
 from orderbook.strategies.strategy import StrategyDefinition, check_relations
 
 _logger = logging.getLogger("orderbook.strategies")

@@ -1,14 +1,50 @@
-"""What `on_save` of an instance of a strategy gives, checked before it is kept."""
+"""What is kept of an instance of a strategy: its state, its runner in a checkpoint, and how it failed."""
 
 import logging
+from dataclasses import dataclass
 
+import msgspec
+
+from orderbook.strategies.clock import SavedClock
 from orderbook.strategies.compiled import CompiledMethods
+from orderbook.strategies.execution.client import SavedAccount
 from orderbook.strategies.strategy import Strategy
 
 # Of what `on_save` gives; it is logged after every message that a strategy is called for.
 MOST_STATE_BYTES = 4 << 20
 
 _logger = logging.getLogger("orderbook.strategies")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a strategy was disabled: in which method, by what, and the traceback as text."""
+
+    strategy: str
+    method: str
+    error: Exception
+    traceback: str
+
+    def __str__(self) -> str:
+        return f"{self.strategy}.{self.method} raised {type(self.error).__name__}: {self.error}"
+
+
+class SavedRunner(msgspec.Struct, frozen=True):
+    """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, its
+    clock, whether it had been started, and not stopped, and at what prices its compiled methods have asked
+    for open orders, 1e-8."""
+
+    failed: bool
+    counts: tuple[int, int, int, int]
+    account: SavedAccount
+    clock: SavedClock
+    started: bool = True
+    asked: dict[int, int] = {}
+
+
+def identity_of(strategy: str, key: str | None) -> str:
+    """What tells an instance of a strategy from others; `key`: what it is partitioned by."""
+    return strategy if key is None else f"{strategy}[{key}]"
 
 
 class KeptStates:

@@ -6,29 +6,23 @@ An instance of a partitioned strategy sees its own rows of a view.
 import logging
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from orderbook.core.errors import ConfigurationError, DataError, SqlError, suggestion
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
 from orderbook.market.books import Books
-from orderbook.market.events import BookState, StateReason
 from orderbook.market.instruments import Instrument, Instruments
-from orderbook.strategies.asked_orders import AskedOrders, RequestQueue
-from orderbook.strategies.clock import CompiledThrottle, RunnerClock, SavedClock, compiled_throttle
-from orderbook.strategies.compiled import CompiledMethods, fill_words, fixed, order_words
+from orderbook.strategies.asked_orders import AskedOrders, PerformedRequests, RequestQueue
+from orderbook.strategies.clock import CompiledThrottle, RunnerClock, compiled_throttle
+from orderbook.strategies.compiled import CompiledMethods
 from orderbook.strategies.execution.account import (
     OPEN,
-    Fill,
-    Order,
     OrderUpdate,
     Position,
     StrategySummary,
@@ -36,8 +30,6 @@ from orderbook.strategies.execution.account import (
 from orderbook.strategies.execution.client import (
     ExecutionClient,
     LoggedRequest,
-    OrderRequest,
-    SavedAccount,
 )
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
 from orderbook.strategies.execution.exchange_state import REFUSED
@@ -45,7 +37,7 @@ from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.kept_rows import KeptRows
-from orderbook.strategies.kept_states import KeptStates
+from orderbook.strategies.kept_states import Failure, KeptStates, SavedRunner, identity_of
 from orderbook.strategies.loop_reasons import why_in_python
 from orderbook.strategies.loop_relations import LoopAccount, LoopRelations
 from orderbook.strategies.order_desk import OrderDesk
@@ -62,21 +54,9 @@ from orderbook.strategies.strategy import (
     watches_of,
     with_parameters,
 )
+from orderbook.strategies.telling import Telling
 
 _logger = logging.getLogger("orderbook.strategies")
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a strategy was disabled: in which method, by what, and the traceback as text."""
-
-    strategy: str
-    method: str
-    error: Exception
-    traceback: str
-
-    def __str__(self) -> str:
-        return f"{self.strategy}.{self.method} raised {type(self.error).__name__}: {self.error}"
 
 
 class Host(RequestQueue, Protocol):
@@ -97,24 +77,6 @@ class Host(RequestQueue, Protocol):
 
     def stir(self, runner: "Runner") -> None:
         """Another message may matter to a runner or its orders than before."""
-
-
-class SavedRunner(msgspec.Struct, frozen=True):
-    """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, its
-    clock, whether it had been started, and not stopped, and at what prices its compiled methods have asked
-    for open orders, 1e-8."""
-
-    failed: bool
-    counts: tuple[int, int, int, int]
-    account: SavedAccount
-    clock: SavedClock
-    started: bool = True
-    asked: dict[int, int] = {}
-
-
-def identity_of(strategy: str, key: str | None) -> str:
-    """What tells an instance of a strategy from others; `key`: what it is partitioned by."""
-    return strategy if key is None else f"{strategy}[{key}]"
 
 
 class Runner:
@@ -143,8 +105,6 @@ class Runner:
         own = getattr(definition.kind, "of_view", self.name)
         self._own_name: str | None = None if own == self.name else own
         self._strategy: Strategy | None = None
-        self._follows_orders = definition.kind.on_order_update is not Strategy.on_order_update
-        self._follows_fills = definition.kind.on_fill is not Strategy.on_fill
         self._rows = KeptRows(host.engine, self.name, self._own_name, self._note_held)
         self._subscriptions: list[Subscription] = []
         self.news = NewsWanted.of(definition.kind)
@@ -169,6 +129,10 @@ class Runner:
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view,
             self._throttle, self.compiled,
         )  # fmt: skip
+        self._telling = Telling(
+            self._kind, self.clock, self.own, host.after_message, self.call, self._call_told
+        )
+        self._performed = PerformedRequests(host, client, self.own, self.compiled, self.publish)
         # What is watched, by subscription.
         self.watches: dict[Subscription, ViewWatch] = {}
         self.stopped: int | None = None
@@ -343,16 +307,16 @@ class Runner:
         self.ask_apart()
         (first, then), self._untold = self._untold, ([], [])
         for update in first:
-            self._tell_update(update)
+            self._telling.update(update)
         self.went_on = True
         if isinstance(compiled, OrderDesk):
             self.looked = compiled.looked
             if compiled.looking:
                 self.look_at_end()
         if compiled.take_looks():
-            self._let_time_pass()
+            self._telling.let_time_pass(self.now)
         for update in then:
-            self._tell_update(update)
+            self._telling.update(update)
 
     @property
     def desk(self) -> CompiledMethods:
@@ -444,7 +408,7 @@ class Runner:
             return None
         assert isinstance(self.client, PaperClient)
         found = self.client.learn(news, compiled.take_news_fills())
-        if (self._follows_orders or self._follows_fills) and called < len(news):
+        if self._telling.follows and called < len(news):
             updates = list(found.updates())
             # What is told with what becomes of it is left out there.
             left = len(updates) - int(np.count_nonzero(found.kept[called:]))
@@ -483,8 +447,7 @@ class Runner:
 
     def cancel_all(self, reason: str) -> None:
         """Asks for every open order to be cancelled."""
-        for order_id in self.client.open_orders():
-            self._publish(self.client.cancel(order_id, self.now, reason))
+        self._performed.cancel_all(reason, self.now)
 
     def view(self, name: str) -> Mapping[Key, ViewRow]:
         if name not in self._views:
@@ -508,100 +471,16 @@ class Runner:
 
     def perform(self, request: LoggedRequest) -> None:
         """Do what was asked for; see `Host.request`."""
-        match request.kind:
-            case "order":
-                exits = 0 if request.terms is None else request.terms.exits
-                self.orders = max(self.orders, request.id + exits)
-                self._place(request)
-            case "modify" if self._host.halted is None:
-                if self._host.silent and self.compiled is not None and request.price is not None:
-                    self.compiled.note_asked({request.id: fixed(Decimal(request.price))})
-                stop = None if request.terms is None else request.terms.stop
-                self._publish(self.client.modify(request.id, request.volume, request.price, self.now, stop))
-            case "cancel":
-                self._publish(self.client.cancel(request.id, self.now))
-            case "failed":
-                self._disable()
-                self.cancel_all("the strategy failed")
-            case "unloaded":
-                self.cancel_all("the strategy could not take up its state")
-
-    def _place(self, asked: LoggedRequest) -> None:
-        venue = asked.venue or (self.key if self.own.column == "venue" else None)
-        request = OrderRequest(
-            asked.id, asked.symbol, asked.side, asked.volume or "", asked.price, venue,
-            asked.time_in_force, asked.post_only, asked.terms,  # type: ignore[arg-type]
-        )  # fmt: skip
-        if self._strategy is None:
-            self._publish(self.client.refuse(request, self.now, "the strategy failed"))
-        elif self._host.halted is not None:
-            self._publish(self.client.refuse(request, self.now, f"halted: {self._host.halted}"))
-        elif self.key is not None and self.key != self._partition_of(request):
-            for update in self.client.refuse(request, self.now, f"this instance trades {self.key} alone"):
-                # Whether another instance knows the symbol is not for this one to say.
-                self.publish(OrderUpdate(None, replace(update.new, venue=request.venue or "")))
-        else:
-            told = self.client.place(request, self.now)
-            self._publish(told)
-            if self.compiled is not None and asked.terms is not None and told[0].new.status == "refused":
-                self.compiled.forget(range(asked.id + 1, asked.id + 1 + asked.terms.exits))
-
-    def _partition_of(self, request: OrderRequest) -> str | None:
-        return request.symbol if self.own.column == "symbol" else request.venue
+        if request.kind == "order":
+            exits = 0 if request.terms is None else request.terms.exits
+            self.orders = max(self.orders, request.id + exits)
+        elif request.kind == "failed":
+            self._disable()
+        self._performed.perform(request, self.now, self.alive)
 
     def market(self, trades: Iterable[Trade], states: Iterable[BookStateChange]) -> None:
         """Tell the strategy of a message of its own: what it printed, then what the clock has for it."""
-        after = self._host.after_message
-        for trade in trades:
-            after(partial(self.call, "on_trade", trade))
-        for state in states:
-            after(partial(self._tell_state, state))
-        if self.clock.runs:
-            self._let_time_pass()
-
-    def _let_time_pass(self) -> None:
-        """Calls methods whose timers have come, then looks at rows that have waited."""
-        after = self._host.after_message
-        for method in self.clock.due(self.now):
-            after(partial(self._call_timer, method))
-        after(partial(self.clock.look, self.now))
-
-    def _call_timer(self, method: str) -> None:
-        if method not in self._compiled_names:
-            self.call(method)
-            return
-        self._call_told(method, (), self.own.only)
-
-    def _tell_state(self, state: BookStateChange) -> None:
-        method = "on_book_state"
-        if method not in self._compiled_names:
-            self.call(method, state)
-            return
-        codes = BookState[state.state.upper()], StateReason[state.reason.upper()]
-        self._call_told(method, (state.ts, *codes), self.own.index(state.symbol, state.venue))
-
-    def _tell_update(self, update: OrderUpdate) -> None:
-        """Tells the strategy of an order and its fills, when the message at hand has ended."""
-        after = self._host.after_message
-        if self._follows_orders:
-            after(partial(self._tell_order, update.new))
-        if self._follows_fills:
-            for fill in update.fills:
-                after(partial(self._tell_fill, fill))
-
-    def _tell_order(self, order: Order) -> None:
-        method = "on_order_update"
-        if method not in self._compiled_names:
-            self.call(method, order)
-            return
-        self._call_told(method, order_words(order), self.own.index(order.symbol, order.venue))
-
-    def _tell_fill(self, fill: Fill) -> None:
-        method = "on_fill"
-        if method not in self._compiled_names:
-            self.call(method, fill)
-            return
-        self._call_told(method, fill_words(fill), self.own.index(fill.symbol, fill.venue))
+        self._telling.market(trades, states, self.now)
 
     def _call_told(self, method: str, told: Sequence[int], index: int | None) -> None:
         """Calls a compiled method with what it is told of an instrument; None: of none."""
@@ -644,7 +523,7 @@ class Runner:
         self.refused += update.new.status == "refused"
         self.fills += len(update.fills)
         self._rows.publish(update)
-        self._tell_update(update)
+        self._telling.update(update)
 
     def _note_held(self, position: Position) -> None:
         """A row of `positions` is so."""
