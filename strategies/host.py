@@ -206,7 +206,7 @@ class StrategyHost:
 
     def start(self, names: Collection[str] | None = None) -> None:
         """Calls `on_start` of the strategies of these names, by what tells them apart; None: of all."""
-        self.learn()
+        self.leave_loop()
         for runner in self._runners:
             if names is None or runner.identity in names:
                 runner.stopped, runner.started = None, True
@@ -218,7 +218,7 @@ class StrategyHost:
 
         What is told before, what `on_stop` asks for and what comes of that are steps of their own.
         """
-        self.learn()
+        self.leave_loop()
         for runner in self._runners:
             runner.started = False
             if runner.key is not None:
@@ -360,7 +360,7 @@ class StrategyHost:
 
         events: its market events, EVENT[n]; the last without LAST says that the message goes on.
         """
-        self.learn()
+        self.leave_loop()
         self.now = max(self.now, time)
         if events is not None and len(events):
             self._audience.begin(events)

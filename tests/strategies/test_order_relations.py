@@ -195,6 +195,36 @@ def test_what_is_kept_of_orders_decides_in_the_loop_as_in_python(
     assert noted[0] < 0.7 * calls
 
 
+BY_THE_CLOCK = """
+    CREATE VIEW printed AS
+    SELECT symbol, COUNT(*) AS n FROM trades WHERE ts > NOW() - INTERVAL '1 second' GROUP BY symbol;
+    CREATE STRATEGY made WITH (refill) AS
+    SELECT t.venue, t.symbol, 'buy' AS side, 1 AS tag, t.bid AS price, 0.3 AS volume
+    FROM touch t JOIN printed p ON p.symbol = t.symbol
+    UNION ALL
+    SELECT venue, symbol, 'sell' AS side, 2 AS tag, ask AS price, 0.2 AS volume FROM touch;
+"""
+
+
+def test_what_a_tick_changes_is_asked_for_at_the_tick(sample_seed: int) -> None:
+    """Python applies ticks, between messages of the loop; so it does a start after a stop."""
+    program = compile_views([packaged_views() / "touch.sql", BY_THE_CLOCK])
+    events = flow(sample_seed, 300, "levels")
+    events = events[events["instrument"] < len(APART)]
+    for name in ("exchange_time", "receive_time"):
+        events[name] *= 25
+    parts = whole_messages(events, 2)
+    for options in OPTIONS.values():
+        plain = Told(program, plain_strategies(program), options, "interpreter")
+        made = Told(program, strategies_of(program), options, "numba")
+        for one in (plain, made):
+            for part in parts:
+                one.pipeline.start()
+                one.pipeline.apply(part, "message")
+                one.pipeline.host.stop()
+        assert made.updates == plain.updates and plain.updates
+
+
 @pytest.mark.parametrize("options", list(OPTIONS))
 def test_rows_that_no_view_reads_are_events_too(options: str, sample_seed: int) -> None:
     """Where views may be added what strategies are told is kept, whoever reads it."""
