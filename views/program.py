@@ -21,8 +21,6 @@ from orderbook.views.materialization import Levels, Materialization
 from orderbook.views.types import Parameter, Relation, ShownBy, Type
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from orderbook.core.changes import ChangeBatch
 
 
@@ -164,21 +162,24 @@ class CompiledProgram:
         """A condition as in WHERE over a view's columns: 1 where it holds. Raises SqlError."""
         return self.compiler.condition(self.program, view, text, self.parameters)
 
-    def changes(self, frame: "pl.DataFrame") -> "ChangeBatch":
-        """A polars frame of changes, checked and encoded for `Engine.apply`, in the order of its rows.
+    def changes(self, frame: Any, relation: str | None = None) -> "ChangeBatch":
+        """A frame of changes, checked and encoded for `Engine.apply`, in the order of its rows.
 
-        Columns: `stream`, `op` ("+" or "-"), optionally `last` (end of message; true when absent or
-        null), then the columns of all streams, null where not a stream's own. Every row is one event.
-        Exact columns take integers, decimals, and strings of digits; floats where the decimal that
-        their repr shows has no more places than the column. Timestamps are integers (ns since 1970
-        UTC) or datetimes (UTC unless they say otherwise).
+        frame: of polars, or what polars makes one of: pandas, Arrow tables, a mapping of columns. Columns:
+        `stream`, `op` ("+" or "-"), optionally `last` (end of message; true when absent or null), then the
+        columns of all streams, null where not a stream's own. Every row is one event.
+        relation: whose rows all are; there is no `stream` then, and without `op` they are inserted.
+
+        Exact columns take integers, decimals, and strings of digits; floats where the decimal that their
+        repr shows has no more places than the column. Timestamps are integers (ns since 1970 UTC), datetimes
+        or their texts (UTC unless they say otherwise).
 
         Raises DataError that names the row (counted from 0), the column and the reason; then nothing
         was encoded.
         """
         from orderbook.views.encoding.frames import encode_frame
 
-        return encode_frame(frame, self.relations, self.dictionary)
+        return encode_frame(frame, self.relations, self.dictionary, relation)
 
     def kinds_of(self, relations: Sequence[str]) -> NDArray[np.int16]:
         """Translates kinds that index another list of relations: int16[2 * n + 1], `table[kinds]`.

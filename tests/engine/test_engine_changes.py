@@ -1,10 +1,12 @@
 """Frames and rows at the edge: what is taken, to the digit, and what is refused, with row and column."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from backends import quotes
@@ -258,3 +260,36 @@ def test_a_float_is_taken_just_where_its_repr_fits(values: list[float]) -> None:
     for value in {*values} - {*fits}:
         with pytest.raises(DataError):
             codes("volume", [value], pl.Float64)
+
+
+@pytest.mark.parametrize("form", ["polars", "pandas", "arrow", "columns"])
+def test_rows_of_one_relation_need_no_other_columns(form: str) -> None:
+    columns = {"symbol": ["A", "B", "A"], "level": [7, 8, 9], "value": [1.5, None, 2.5]}
+    frame = pl.DataFrame(columns)
+    given = {"polars": frame, "pandas": pd.DataFrame(columns), "arrow": frame.to_arrow(), "columns": columns}
+    program = quotes()
+    said = frame.with_columns(stream=pl.lit("marks"), op=pl.lit("+"))
+    found, wanted = program.changes(given[form], "marks"), program.changes(said)
+    assert found.kinds.tolist() == wanted.kinds.tolist() and found.flags.tolist() == wanted.flags.tolist()
+    assert found.values.tolist() == wanted.values.tolist()
+    deleted = program.changes(frame.with_columns(op=pl.lit("-")), "marks")
+    assert deleted.kinds.tolist() == [kind + 1 for kind in wanted.kinds.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("frame", "relation", "reason"),
+    [
+        (pl.DataFrame({"level": [1]}), "mark", "no stream is called 'mark'; did you mean 'marks'?"),
+        (
+            pl.DataFrame({"stream": ["marks"]}),
+            "marks",
+            "the frame has a column 'stream', and all rows are of marks",
+        ),
+        (pl.DataFrame({"level": [1]}), None, "needs a column 'stream'; or say whose rows all are"),
+        (5, "marks", "no frame can be made of int"),
+        ("marks.csv", "marks", "'marks.csv' is no frame; read it first"),
+    ],
+)
+def test_frames_of_one_relation_that_are_refused(frame: object, relation: str | None, reason: str) -> None:
+    with pytest.raises(DataError, match=re.escape(reason)):
+        quotes().changes(frame, relation)

@@ -5,13 +5,14 @@ which either takes a rarer form or says what is wrong, so that rows and frames o
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary, Word
-from orderbook.core.errors import DataError
+from orderbook.core.errors import DataError, suggestion
 from orderbook.views.encoding.values import decoder, encode_value, pack
 from orderbook.views.m3 import Result, ResultColumn
 from orderbook.views.types import INT64_MAX, Column, Kind, Relation, ShownBy, Type
@@ -38,8 +39,13 @@ class _BadValueError(Exception):
         self.row, self.reason = row, reason
 
 
-def encode_frame(frame: pl.DataFrame, relations: Sequence[Relation], dictionary: Dictionary) -> ChangeBatch:
+def encode_frame(
+    given: Any, relations: Sequence[Relation], dictionary: Dictionary, relation: str | None = None
+) -> ChangeBatch:
     """See `CompiledProgram.changes`."""
+    frame = given if isinstance(given, pl.DataFrame) else _frame(given)
+    if relation is not None:
+        frame = _of_relation(frame, relation, [r.name for r in relations])
     _check_columns(frame, relations)
     streams = _codes_of(frame, "stream", [r.name for r in relations])
     deletes = _codes_of(frame, "op", ["+", "-"])
@@ -57,10 +63,34 @@ def encode_frame(frame: pl.DataFrame, relations: Sequence[Relation], dictionary:
     return ChangeBatch((2 * streams + deletes).astype(np.int16), flags, values)
 
 
+def _frame(given: Any) -> pl.DataFrame:
+    """What polars makes of it; a missing value of pandas, which is NaN, is null."""
+    if isinstance(given, str | bytes):
+        raise DataError(f"{given!r:.60} is no frame; read it first, as by polars.read_csv")
+    try:
+        of_pandas = type(given).__module__.partition(".")[0] == "pandas"
+        return pl.from_pandas(given) if of_pandas else pl.DataFrame(given)
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"no frame can be made of {type(given).__name__}: {error}") from None
+
+
+def _of_relation(frame: pl.DataFrame, relation: str, known: Sequence[str]) -> pl.DataFrame:
+    """The frame with what changes say beside rows, all of one relation; inserted where it does not say."""
+    if relation not in known:
+        raise DataError(f"no stream is called {relation!r}; {suggestion(relation, known)}")
+    if "stream" in frame.columns:
+        raise DataError(
+            f"the frame has a column 'stream', and all rows are of {relation}; leave one of them out"
+        )
+    inserted = [] if "op" in frame.columns else [pl.lit("+").alias("op")]
+    return frame.with_columns(pl.lit(relation).alias("stream"), *inserted)
+
+
 def _check_columns(frame: pl.DataFrame, relations: Sequence[Relation]) -> None:
     for name in _CONTROL[:2]:
         if name not in frame.columns:
-            raise DataError(f"a frame of changes needs a column {name!r}")
+            instead = "; or say whose rows all are: changes(frame, 'trades')" if name == "stream" else ""
+            raise DataError(f"a frame of changes needs a column {name!r}{instead}")
     known = {c.name for r in relations for c in r.columns}
     for name in frame.columns:
         if name not in known and name not in _CONTROL:
