@@ -166,11 +166,10 @@ class Runner:
     def subscribe(self) -> None:
         """Raises ConfigurationError for what the engine does not take."""
         for watch in watches_of(self._kind):
-            if watch.every:
-                ignores = partial(self.clock.ignores, watch)
-                self._subscriptions.append(self.subscribed(watch, partial(self.on_view, watch), ignores))
-            else:
-                self._subscriptions.append(self.subscribed(watch, partial(self._on_view, watch.method), None))
+            every = watch.every
+            callback = partial(self.on_view, watch) if every else partial(self._on_view, watch.method)
+            ignores = partial(self.clock.ignores, watch) if every else None
+            self._subscriptions.append(self.subscribed(watch, callback, ignores))
 
     def subscribed(
         self,
