@@ -283,9 +283,10 @@ def test_rows_of_one_relation_need_no_other_columns(form: str) -> None:
         (
             pl.DataFrame({"stream": ["marks"]}),
             "marks",
-            "the frame has a column 'stream', and all rows are of marks",
+            "the frame has a column 'stream', and all rows are of marks; leave one out",
         ),
         (pl.DataFrame({"level": [1]}), None, "needs a column 'stream'; or say whose rows all are"),
+        (pl.DataFrame({"level": [1], "bid": [2]}), "marks", "marks has no column 'bid'; leave it out"),
         (5, "marks", "no frame can be made of int"),
         ("marks.csv", "marks", "'marks.csv' is no frame; read it first"),
     ],

@@ -44,18 +44,23 @@ def encode_frame(
 ) -> ChangeBatch:
     """See `CompiledProgram.changes`."""
     frame = given if isinstance(given, pl.DataFrame) else _frame(given)
-    if relation is not None:
-        frame = _of_relation(frame, relation, [r.name for r in relations])
-    _check_columns(frame, relations)
-    streams = _codes_of(frame, "stream", [r.name for r in relations])
-    deletes = _codes_of(frame, "op", ["+", "-"])
+    names = [r.name for r in relations]
+    _check_columns(frame, relations, relation)
+    if relation is None:
+        streams = _codes_of(frame, "stream", names)
+        there: list[int] = np.unique(streams).tolist()
+    else:
+        there = [names.index(relation)]
+        streams = np.full(len(frame), there[0])
+    deletes = _codes_of(frame, "op", ["+", "-"]) if "op" in frame.columns else 0
     flags = np.full(len(frame), END_OF_EVENT | END_OF_MESSAGE, np.uint8)
     if "last" in frame.columns:
         flags[~_last(frame)] = END_OF_EVENT
-    values = np.zeros((len(frame), max((len(r.columns) for r in relations), default=0)), np.int64)
+    width = max((len(relations[i].columns) for i in there or range(len(relations))), default=0)
+    values = np.zeros((len(frame), width), np.int64)
     problems: list[tuple[int, str]] = []
-    for index in np.unique(streams).tolist():
-        rows = np.flatnonzero(streams == index)
+    for index in there:
+        rows = np.flatnonzero(streams == index) if len(there) > 1 else np.arange(len(frame))
         problems += _encode_stream(frame, rows, relations[index], dictionary, values)
     if problems:
         row, reason = min(problems)
@@ -74,27 +79,24 @@ def _frame(given: Any) -> pl.DataFrame:
         raise DataError(f"no frame can be made of {type(given).__name__}: {error}") from None
 
 
-def _of_relation(frame: pl.DataFrame, relation: str, known: Sequence[str]) -> pl.DataFrame:
-    """The frame with what changes say beside rows, all of one relation; inserted where it does not say."""
-    if relation not in known:
+def _check_columns(frame: pl.DataFrame, relations: Sequence[Relation], relation: str | None) -> None:
+    known = {r.name: {c.name for c in r.columns} for r in relations}
+    if relation is None:
+        for name, instead in (
+            ("stream", "; or say whose rows all are: changes(frame, 'trades')"),
+            ("op", ""),
+        ):
+            if name not in frame.columns:
+                raise DataError(f"a frame of changes needs a column {name!r}{instead}")
+    elif relation not in known:
         raise DataError(f"no stream is called {relation!r}; {suggestion(relation, known)}")
-    if "stream" in frame.columns:
-        raise DataError(
-            f"the frame has a column 'stream', and all rows are of {relation}; leave one of them out"
-        )
-    inserted = [] if "op" in frame.columns else [pl.lit("+").alias("op")]
-    return frame.with_columns(pl.lit(relation).alias("stream"), *inserted)
-
-
-def _check_columns(frame: pl.DataFrame, relations: Sequence[Relation]) -> None:
-    for name in _CONTROL[:2]:
-        if name not in frame.columns:
-            instead = "; or say whose rows all are: changes(frame, 'trades')" if name == "stream" else ""
-            raise DataError(f"a frame of changes needs a column {name!r}{instead}")
-    known = {c.name for r in relations for c in r.columns}
+    elif "stream" in frame.columns:
+        raise DataError(f"the frame has a column 'stream', and all rows are of {relation}; leave one out")
+    own = set().union(*known.values()) if relation is None else known[relation]
     for name in frame.columns:
-        if name not in known and name not in _CONTROL:
-            raise DataError(f"no stream has a column {name!r}; leave it out of the frame")
+        if name not in own and name not in _CONTROL:
+            which = "no stream has a column" if relation is None else f"{relation} has no column"
+            raise DataError(f"{which} {name!r}; leave it out of the frame")
 
 
 def _codes_of(frame: pl.DataFrame, name: str, known: list[str]) -> NDArray[np.int64]:
@@ -123,7 +125,8 @@ def _encode_stream(
     values: NDArray[np.int64],
 ) -> list[tuple[int, str]]:
     """Fills in the rows of one stream; returns the first problem of every column, with its row."""
-    part = frame if len(rows) == len(frame) else frame[rows]
+    whole = len(rows) == len(frame)
+    part = frame if whole else frame[rows]
     problems: list[tuple[int, str]] = []
     own = {c.name for c in relation.columns}
     for name in frame.columns:
@@ -135,7 +138,7 @@ def _encode_stream(
     for place, column in enumerate(relation.columns):
         series = part[column.name] if column.name in frame.columns else pl.repeat(None, len(rows), eager=True)
         try:
-            values[rows, place] = _encode_column(column, series, dictionary)
+            values[slice(None) if whole else rows, place] = _encode_column(column, series, dictionary)
         except _BadValueError as bad:
             problems.append((int(rows[bad.row]), f"{relation.name}.{column.name}: {bad.reason}"))
     return problems
