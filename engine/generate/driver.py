@@ -13,7 +13,7 @@ from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, OR_STOP
 from orderbook.engine.generate.expressions import slot
 from orderbook.engine.generate.module_text import ModuleText
 from orderbook.engine.generate.numbering import NumberedPlan
-from orderbook.engine.generate.program import trigger_name, update_name
+from orderbook.engine.generate.program import trigger_call, trigger_functions, trigger_name, update_name
 from orderbook.engine.generate.state_layout import (
     BATCH,
     CACHE,
@@ -76,7 +76,7 @@ def _end(module: ModuleText) -> None:
 
 def trigger_imports(plan: NumberedPlan, program_module: str, more: Sequence[str] = ()) -> str:
     """Imports triggers, and more, of the program's module."""
-    names = [*map(trigger_name, plan.triggers), *map(update_name, plan.updates), *more]
+    names = [*trigger_functions(plan), *more]
     return f"from {program_module} import {', '.join(names)}\n" if names else ""
 
 
@@ -129,7 +129,7 @@ def changes_applied(module: ModuleText) -> Iterator[None]:
             update = next((u for u in plan.updates if u.relation == trigger.relation), None)
             with w.block(f"{word} kind == {kind}:"):
                 if update is None or trigger.insert:
-                    w.line(f"{trigger_name(trigger)}(S, row)")
+                    w.line(trigger_call(plan, trigger_name(trigger), "row"))
                 else:
                     _updated(module, update, kind - 1)
             word = "elif"
@@ -147,12 +147,12 @@ def _updated(module: ModuleText, update: UpdatePlan, insert: int) -> None:
     with w.block(f"if {follows}:"):
         w.line(f"updated = load_short(kinds + (i + 1) * kind_stride) == {insert}{equal}")
     with w.block("if updated:"):
-        w.line(f"{update_name(update)}(S, row, row + stride)")
+        w.line(trigger_call(module.plan, update_name(update), "row", "row + stride"))
         w.line("row += stride")
         w.line("i += 1")
         w.line("flag = load_byte(flags + i * flag_stride)")
     with w.block("else:"):
-        w.line(f"delete_{update.relation}(S, row)")
+        w.line(trigger_call(module.plan, f"delete_{update.relation}", "row"))
 
 
 _IMPORTS = """\

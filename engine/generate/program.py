@@ -193,10 +193,50 @@ def program_module(plan: NumberedPlan, writes: type[Writes] = Writes) -> str:
         parts.trigger(trigger)
     for update in plan.updates if writes is Writes else ():
         parts.update(update)
+    if is_one_function(plan):
+        _apply_function(module)
     for view in range(len(plan.results)):
         row_function(module, view)
         list_function(module, view)
     return module.text(writes.imports)
+
+
+# Triggers of more than two relations, in a program of one view, are compiled as one function, with what their
+# stores share.
+_APART = 4
+
+
+def is_one_function(plan: NumberedPlan) -> bool:
+    """Whether triggers and updates are called by `apply`, rather than each by its own name."""
+    return len(plan.results) == 1 and len(plan.triggers) > _APART
+
+
+def trigger_functions(plan: NumberedPlan) -> Sequence[str]:
+    """What a driver has to import to call triggers and updates."""
+    return ["apply"] if is_one_function(plan) else _trigger_names(plan)
+
+
+def trigger_call(plan: NumberedPlan, name: str, *rows: str) -> str:
+    """The call of a trigger or update, of rows at addresses."""
+    if not is_one_function(plan):
+        return f"{name}({', '.join(('S', *rows))})"
+    row, new = rows if len(rows) == 2 else (rows[0], "0")
+    return f"apply(S, {_trigger_names(plan).index(name)}, {row}, {new})"
+
+
+def _trigger_names(plan: NumberedPlan) -> list[str]:
+    return [*map(trigger_name, plan.triggers), *map(update_name, plan.updates)]
+
+
+def _apply_function(module: ModuleText) -> None:
+    """`apply(S, which, row, new)`: the trigger or update of a number."""
+    with module.exported("apply(S, which, row, new)", _ROWS) as emitter:
+        w, word = emitter.writer, "if"
+        for number, name in enumerate(_trigger_names(module.plan)):
+            with w.block(f"{word} which == {number}:"):
+                w.line(f"{name}(S, row, new)" if name.startswith("update") else f"{name}(S, row)")
+            word = "elif"
+        w.line("return 0")
 
 
 # The parameters of a function that are addresses of rows, with those of the plan that their columns are.
@@ -253,13 +293,14 @@ class _Parts:
         What has a precondition is a part by itself, called where that holds.
         """
         needed = [precondition_of(part, preconditions) for part in parts]
-        inlined = sum(map(len, turns)) <= _INLINED
+        inlined = sum(map(len, turns)) <= _INLINED or is_one_function(self.module.plan)
         if len(parts) < 2 and (inlined or needed == [ALWAYS]):
             self._written(name, relation, rows, turns, turns, inlined)
             return
         called = [self._part(relation, rows, turns, part) for part in parts]
         columns = self.module.plan.program.relation(relation).columns
-        with self.module.exported(_head(name, rows), _ROWS) as emitter:
+        written = self.module.function if is_one_function(self.module.plan) else self.module.exported
+        with written(_head(name, rows), _ROWS) as emitter:
             names: dict[Var, Code] = {}
             conditions = (c for precondition in needed for together in precondition for c in together)
             used = {v for condition in conditions for v in scalar_variables(condition)}
@@ -279,7 +320,7 @@ class _Parts:
         made_of = f"{relation} {rows} {[[_said(s) for s in turn] for turn in part]}"
         if made_of not in self._names:
             name = self._names[made_of] = f"part_{len(self._names)}"
-            self._written(name, relation, rows, turns, part, False)
+            self._written(name, relation, rows, turns, part, is_one_function(self.module.plan))
         return self._names[made_of]
 
     def _written(

@@ -48,6 +48,10 @@ class Update:
     parts: tuple[tuple[Statement, ...], ...]
 
 
+# So many statements that are done in turn are not written once more, where they are most of both triggers'.
+_IN_TURN = 24
+
+
 def updates(program: Program, shared: Sequence[Collection[str]] = ()) -> Iterator[Update]:
     """An update for every relation where it does less than the two triggers.
 
@@ -83,7 +87,8 @@ def _update(
     changed |= {t for group in shared if not changed.isdisjoint(group) for t in said.intersection(group)}
     apart |= {t for t in changed if not _summed(program, *by_target[t], written, {*names})}
     apart = _closed(program, both, apart, [said.intersection(group) for group in shared])
-    if not changed or written <= apart:
+    in_turn = sum(s.target in apart for s in both)
+    if not changed or written <= apart or (in_turn > _IN_TURN and 2 * in_turn > len(both)):
         return None
     new = _renamed(insertion, names)
     whole = changed - apart

@@ -150,12 +150,15 @@ class NativeModule:
 
 # Functions of so few instructions, those inlined into them counted, are inlined wherever they are called.
 _SMALL = 120
+# Of several functions of so many that one calls none is inlined: what LLVM takes for a function rises faster.
+_LARGE = 2000
 
 
 def _inline(module: ir.Module) -> None:
     """Marks the internal functions that are inlined: small ones, and those that are called once.
 
-    None calls itself, so that callees can be sized first.
+    Of the latter large ones are not where one function calls several. None calls itself, so that callees can
+    be sized first.
     """
     internal = {f.name: f for f in module.functions if f.linkage == "internal"}
     called: Counter[str] = Counter()
@@ -170,18 +173,25 @@ def _inline(module: ir.Module) -> None:
         called.update(names)
         callees[function.name] = names
     sizes: dict[str, int] = {}
+    apart: set[str] = set()
 
     def size(name: str) -> int:
         """Instructions of a function once its callees are inlined."""
         if name not in sizes:
+            large = [one for one in callees[name] if called[one] == 1 and size(one) > _LARGE]
+            apart.update(large if len(large) > 1 else ())
             own = sum(len(block.instructions) for block in internal[name].blocks)
             inlined = (one for one in callees[name] if _is_inlined(one))
             sizes[name] = own + sum(size(one) for one in inlined)
         return sizes[name]
 
     def _is_inlined(name: str) -> bool:
-        return called[name] == 1 or size(name) <= _SMALL
+        return name not in apart and (called[name] == 1 or size(name) <= _SMALL)
 
+    for name in internal:
+        size(name)
     for name, function in internal.items():
-        if _is_inlined(name):
+        if name in apart:
+            function.attributes.add("noinline")
+        elif _is_inlined(name):
             function.attributes.add("alwaysinline")

@@ -6,6 +6,7 @@ import pytest
 from fuzz import compiled
 
 import orderbook
+from orderbook.engine.generate.driver import driver_module
 from orderbook.engine.generate.numbering import Numbering
 from orderbook.engine.generate.program import program_module
 from orderbook.engine.plan.planner import plan
@@ -53,6 +54,17 @@ def test_which_groups_are_the_first_is_asked_in_one_function() -> None:
     assert "range_sum" in text.split("def insert_")[0]
     for trigger in text.split("def insert_")[1:]:
         assert "again_0(S)" in trigger and "range_sum" not in trigger
+
+
+@pytest.mark.parametrize("third", [False, True])
+def test_triggers_of_more_than_two_relations_are_one_function(third: bool) -> None:
+    join = " JOIN t ON t.a = r.a" if third else ""
+    view = f"CREATE VIEW q AS SELECT r.b, COUNT(*) AS n FROM r JOIN s ON s.a = r.a{join} GROUP BY r.b;"
+    numbered = Numbering({}).plan(plan(compiled(f"{STREAM} CREATE STREAM t (a INTEGER NOT NULL); {view}")))
+    assert ("def apply(S, which, row, new):" in program_module(numbered)) == third
+    called = re.findall(r"apply\(S, (\d+), ", driver_module(numbered, "program"))
+    count = len(numbered.triggers) + len(numbered.updates)
+    assert sorted(map(int, called)) == (list(range(count)) if third else [])
 
 
 MAPS = """
