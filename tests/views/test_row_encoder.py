@@ -43,11 +43,13 @@ numbers = (
     | st.sampled_from(
         ["1.5", "-0.25", "1_000", "x", "", "1e400", "NaN", Decimal("1E-900"), Decimal("1E+900"), -0.0]
     )
+    | st.sampled_from([" 7 ", "-0.0", "1e3", "\u0663", "inf", "3.123456789"])
 )
 values = (
     st.none()
     | numbers
     | st.booleans()
+    | st.sampled_from(["true", "False", "2024-01-31 12:00:00.5", "2024-13-31"])
     | st.sampled_from(["A", "B", "\ud800", datetime(2026, 1, 2, tzinfo=UTC)])
 )
 

@@ -169,6 +169,9 @@ def _exact(column: Column, any_value: _Encode) -> _Encode:
 
     def exact(value: Any) -> int:
         kind = type(value)
+        if kind is str and value.isascii() and "_" not in value:
+            # What is no number raises, and goes the long way.
+            value, kind = Decimal(value), Decimal
         if kind is int:
             scaled = value * factor
         elif kind is float:
@@ -190,9 +193,10 @@ def _exact(column: Column, any_value: _Encode) -> _Encode:
 
 def _double(any_value: _Encode) -> _Encode:
     def double(value: Any) -> int:
-        if type(value) is float and value - value == 0.0:
+        number = float(value) if type(value) is str else value
+        if type(number) is float and number - number == 0.0:
             # -0.0 becomes 0.0: the two are one key.
-            code: int = _CODE.unpack(_DOUBLE.pack(value + 0.0))[0]
+            code: int = _CODE.unpack(_DOUBLE.pack(number + 0.0))[0]
             return code
         return any_value(value)
 
