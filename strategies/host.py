@@ -247,10 +247,16 @@ class StrategyHost:
 
     def request(self, request: LoggedRequest) -> None:
         """Write a request ahead, then perform it, unless the log held it and it was performed."""
-        if not self._performed or _identity(request) not in self._performed:
+        if self._performed and request.identity in self._performed:
+            return
+        logged = self._replayed.named(request.identity) if self._replayed else None
+        if logged is None:
             if self._log is not _NO_LOG:
                 self._log.request(replace(request, step=self.step))
             self._perform(request)
+        elif logged.step <= self.step:
+            self._replayed.take(logged)
+            self._perform_logged(logged)
 
     def take_states(self) -> dict[str, bytes]:
         """What `on_save` gives of the strategies that were called since the last time."""
@@ -504,7 +510,9 @@ class StrategyHost:
         return self._last_times.of(self._audience.own(runner))
 
     def _settle(self) -> None:
-        self._perform_replayed()
+        # What strategies are called for they ask for themselves, in the order in which they did.
+        if self.silent:
+            self._perform_replayed()
         while self._queue or self._looking:
             if self._queue:
                 self._queue.popleft()()
@@ -513,22 +521,27 @@ class StrategyHost:
                 for runner in self._runners if len(looking) > 1 else looking:
                     if runner in looking:
                         runner.look()
-            self._perform_replayed()
+            if self.silent or not (self._queue or self._looking):
+                self._perform_replayed()
+        if not self.silent and self._perform_replayed():
+            self._settle()
         for runner in self._runners:
             runner.settled()
 
-    def _perform_replayed(self) -> None:
-        """Perform what the log holds of this step."""
+    def _perform_replayed(self) -> bool:
+        """Perform what the log holds of this step; whether there was any."""
+        found = False
         while (request := self._replayed.due(self.step)) is not None:
-            if request.strategy in self._by_name:
-                self._performed.add(_identity(request))
-                self._perform(request)
+            found = True
+            self._perform_logged(request)
+        return found
+
+    def _perform_logged(self, request: LoggedRequest) -> None:
+        if request.strategy in self._by_name:
+            self._performed.add(request.identity)
+            self._perform(request)
 
     def _perform(self, request: LoggedRequest) -> None:
         runner = self._by_name[request.strategy]
         runner.perform(request)
         self._audience.stir(runner)
-
-
-def _identity(request: LoggedRequest) -> tuple[str, str, int, int]:
-    return request.strategy, request.kind, request.id, request.number

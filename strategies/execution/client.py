@@ -62,6 +62,11 @@ class LoggedRequest(msgspec.Struct, frozen=True):
     number: int = 0
     terms: OrderTerms | None = None
 
+    @property
+    def identity(self) -> tuple[str, str, int, int]:
+        """What tells it from others of what a switch has stamped."""
+        return self.strategy, self.kind, self.id, self.number
+
 
 class RequestLog(Protocol):
     """Where requests go before they take effect."""
@@ -90,6 +95,14 @@ class Replayed:
         if self._waiting and self._waiting[0].step <= step:
             return self._waiting.popleft()
         return None
+
+    def named(self, identity: tuple[str, str, int, int]) -> LoggedRequest | None:
+        """The one of an identity, which is not taken; None where there is none."""
+        return next((one for one in self._waiting if one.identity == identity), None)
+
+    def take(self, request: LoggedRequest) -> None:
+        """Takes one that is there."""
+        self._waiting.remove(request)
 
 
 @dataclass(frozen=True, slots=True)

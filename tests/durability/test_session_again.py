@@ -3,6 +3,7 @@ digit, however messages came together, and wherever processes were killed."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,19 @@ def test_all_are_equal(
     instruments, parts = received(sample_seed + processes, 1_500, processes)
     told = checked(sessions, parts, tmp_path / "job", 40, instruments)
     assert len(told.orders) > 200 and len(told.fills) > 20
+
+
+@pytest.mark.parametrize(("seed", "simulation"), [(4, "constant"), (7, "drawn"), (9, "drawn")])
+def test_a_log_that_ends_within_an_item_goes_on_from_there(
+    tmp_path: Path, seed: int, simulation: str
+) -> None:
+    """Requests of the item stand in it, but not what strategies knew after it."""
+    unlimited = SIMULATIONS[simulation].partition("[risk]")[0]
+    sessions = Sessions(tmp_path, STRATEGIES["by symbol, SQL"], unlimited)
+    instruments, (first, second) = received(seed, 700, 2)
+    sessions.killed(first, instruments, Random(seed).randrange(1, 6_000))
+    sessions.run([second], instruments)
+    check(sessions.again(), sessions.backtested(tmp_path / "job"))
 
 
 def test_what_is_usual_is_known_after_a_crash(tmp_path: Path, sample_seed: int) -> None:

@@ -171,6 +171,21 @@ class Sessions:
                     told.summaries = pipeline.host.summary()
         return told
 
+    def killed(self, items: Sequence[Any], instruments: Iterable[Instrument], lost: int) -> None:
+        """A process that receives these items, and is killed before the last bytes of its log are written."""
+        with self._process(instruments) as (_, run):
+            run.start()
+            for place, item in enumerate(items, 1):
+                stamped = Stamped(run.clock.stamp(), 0, item, live=place % 4 > 0)
+                run.accept([stamped])
+                run.apply(stamped)
+        last = max(self._log.rglob("*.log"))
+        with last.open("r+b") as file:
+            file.truncate(max(0, last.stat().st_size - lost))
+        # What the disk was to have.
+        for promise in self._log.rglob("durable*"):
+            promise.unlink()
+
     def again(self) -> Told:
         """The log applied again, with nobody called."""
         told = Told()
