@@ -359,6 +359,11 @@ def note_row(state_at: int, new: int, old: int) -> int:
     place = load(state.rows + 8 * number) if number >= 0 else 0
     if number >= 0:
         _part(state, place)
+    elif load(old) != 0:
+        # Rows were read after it had gone, as after a crash.
+        order = _order_of(state, old)
+        if order != 0:
+            _changed(state, order)
     if load(new) != 0:
         if number < 0:
             place = calloc(1, _ROW_BYTES + 8 * (state.keys + state.words))
