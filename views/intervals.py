@@ -240,7 +240,7 @@ def factor_value_type(
         case Cmp() | Lift() | Extreme() | Neighbour():
             return exact(0, 1)
         case Exists(_, body):
-            rows = max((_rows(t, relations) for t in body.terms), default=0)
+            rows = sum(_rows(t, relations) for t in body.terms)
             return exact(0, min(max(rows, 1), MOST_GROUPS))
     raise TypeError(factor)
 
@@ -251,7 +251,7 @@ def _rows(term: Term, relations: Mapping[str, Relation]) -> int:
         if isinstance(factor, Rel):
             rows *= relations[factor.name].max_rows
         elif isinstance(factor, Exists):
-            rows *= max((_rows(t, relations) for t in factor.body.terms), default=0)
+            rows *= sum(_rows(t, relations) for t in factor.body.terms)
     return rows
 
 

@@ -79,3 +79,12 @@ def test_a_budget_is_spent_only_within() -> None:
         with pytest.raises(TooMuchWorkError, match="view v"):
             spend(1)
     spend(1_000_000)
+
+
+def test_a_union_has_as_many_groups_as_its_branches_together() -> None:
+    program = compile_views(
+        """CREATE STREAM r (a BIGINT NOT NULL) WITH (max_rows = 2);
+        CREATE STREAM s (b BIGINT NOT NULL) WITH (max_rows = 3);
+        CREATE VIEW v AS SELECT COUNT(*) AS n FROM (SELECT a AS k FROM r UNION SELECT b FROM s) u"""
+    ).program
+    assert (program.map("v_count").type.low, program.map("v_count").type.high) == (0, 5)
