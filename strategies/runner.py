@@ -36,8 +36,7 @@ from orderbook.strategies.execution.exchange_state import REFUSED
 from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.gated_engine import GatedEngine
-from orderbook.strategies.kept_rows import KeptRows
-from orderbook.strategies.kept_states import Failure, KeptStates, SavedRunner, identity_of
+from orderbook.strategies.kept_states import Failure, KeptRows, KeptStates, SavedRunner, identity_of
 from orderbook.strategies.loop_reasons import why_in_python
 from orderbook.strategies.loop_relations import LoopAccount, LoopRelations
 from orderbook.strategies.order_desk import OrderDesk
