@@ -402,11 +402,11 @@ def signals_of(definitions: Iterable[StrategyDefinition], program: CompiledProgr
 def signal_of(definition: StrategyDefinition, columns: Mapping[str, list[str]]) -> Signal | None:
     """The class's `signal`, else the first column of numbers that a condition of it names; None without one.
 
-    columns: those of numbers, by view.
+    A method of that name is not meant. columns: those of numbers, by view.
     """
     stated = definition.kind.signal
-    if stated is not None:
-        view, _, column = stated.partition(".")
+    if stated is not None and not callable(stated):
+        view, _, column = stated.partition(".") if isinstance(stated, str) else ("", "", "")
         if column not in columns.get(view, ()):
             raise ConfigurationError(
                 f"{definition.name}: signal = {stated!r}: no view has that column of numbers; "

@@ -5,18 +5,25 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from backtest_support import Follower, job_settings, run, write_records
+from command_line_support import TOTALS
 
+from orderbook.backtesting.market_samples import Signal, signals_of
 from orderbook.backtesting.sources import source_specs
 from orderbook.core.changes import Dictionary
+from orderbook.core.errors import ConfigurationError
+from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.feeds.merge import read_slices
 from orderbook.jobs.folder import HORIZONS
 from orderbook.jobs.job import Job
 from orderbook.market.books import Books
 from orderbook.market.events import BookState, Flag, Side
 from orderbook.market.instruments import Instruments
+from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_view
+from orderbook.views.compilation import compile_views
 
 SECOND = 10**9
 # bid, bid volume, ask, ask volume, in ticks and lots; None: not that of a valid book with both sides.
@@ -115,3 +122,24 @@ def plain_flow(path: list[tuple[int, Touch]], since: int) -> Fraction:
         flow += old[3] * (new[2] >= old[2]) - new[3] * (new[2] <= old[2])
         depth, changes = depth + new[1] + new[3], changes + 1
     return Fraction(flow * changes, depth) if depth else Fraction(0)
+
+
+def test_a_signal_is_a_column_and_a_method_of_that_name_is_not_meant() -> None:
+    class Named(Strategy):
+        @on_view("totals", when="orders > 5")
+        def signal(self, event: ViewEvent) -> None:  # type: ignore[override]
+            """Called as any other method."""
+
+    class Stated(Strategy):
+        signal: ClassVar[str | None] = "totals.volume"
+
+    program = compile_views(TOTALS)
+    found = signals_of([StrategyDefinition(Named), StrategyDefinition(Stated)], program)
+    assert found == (Signal("totals", "orders"), Signal("totals", "volume"))
+
+
+@pytest.mark.parametrize("stated", ["volume", "totals.symbol", 5, ("totals", "volume")])
+def test_a_signal_that_is_no_column_of_numbers_is_refused(stated: Any) -> None:
+    definition = StrategyDefinition(type("Wrong", (Strategy,), {"signal": stated}))
+    with pytest.raises(ConfigurationError, match=r"Wrong: signal = .*; give VIEW.COLUMN"):
+        signals_of([definition], compile_views(TOTALS))
