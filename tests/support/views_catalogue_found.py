@@ -32,4 +32,12 @@ SELECT flag, SUM(x) AS s FROM u GROUP BY GROUPING SETS ((flag), ())
 SELECT SUM(x) AS s FROM u UNION ALL SELECT AVG(y) FROM u
 -- groups_by_a_sum_of_doubles
 SELECT s, m, COUNT(*) AS n FROM (SELECT SUM(x) AS s, MIN(y) AS m FROM u) w GROUP BY s, m
+-- an_extreme_up_to_an_extreme_of_others
+SELECT x.b FROM r x WHERE x.b > (SELECT MAX(y.b) FROM s y WHERE y.b <= (SELECT MIN(z.k) FROM u z))
+-- an_extreme_from_a_sum_of_others
+SELECT x.a FROM r x
+WHERE x.c >= (SELECT MIN(y.b) FROM s y WHERE y.b >= (SELECT SUM(z.k) FROM u z) AND y.b < 3)
+-- unlike_others_in_an_outer_join
+SELECT w.d FROM (SELECT DISTINCT t1.label, t2.d FROM u t1 RIGHT JOIN s t2 ON t1.k = t2.c) w
+WHERE EXISTS (SELECT 1 FROM fine t3 WHERE w.d <> t3.rate)
 """

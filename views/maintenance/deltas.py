@@ -349,7 +349,8 @@ def _limits(term: Term, reach: _Reach) -> Term:
     extreme, inner, at, towards = reach.extreme, reach.inner, reach.at, reach.towards
     outer = used_outside(term) | frozenset(scalar_variables(at))
     around = [f for f in inner if isinstance(f, Cmp | Val) and variable_set(f) <= outer]
-    bounds = reach.bounds()
+    # What a bound computes of other rows is known where the rows are, not of the row that has changed.
+    bounds = tuple(f for f in reach.bounds() if variable_set(f) <= outer | {extreme.value})
     rest = tuple(f for f in inner if f not in around)
     counted, taken = [], variable_set(term) | frozenset(scalar_variables(at))
     up_to_it = Cmp(f"{towards}=", extreme.value, at)

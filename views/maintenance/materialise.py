@@ -142,7 +142,11 @@ class _Ranking:
                 self.exists.group
             ):
                 continue
-            kind = sum_type(lift.body, Types({**self.types, **row_types(lift.body, self.known)}), self.known)
+            types = Types({**self.types, **row_types(lift.body, self.known)})
+            try:
+                kind = sum_type(lift.body, types, self.known)
+            except KeyError:  # Of the maintenance's own variables no types are known.
+                continue
             if kind.exact:
                 yield lift, kind
 
