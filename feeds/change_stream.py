@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from orderbook.core.errors import Problems
+from orderbook.core.errors import Problems, SourceError
 from orderbook.feeds.byte_stream import Lines, shown
 from orderbook.feeds.source import Source
 from orderbook.feeds.storage import Place
@@ -50,6 +50,23 @@ def message_ends(changes: Sequence[RelationChange]) -> list[int]:
     return [i + 1 for i, change in enumerate(changes) if change.last or i == final]
 
 
+def in_lists(changes: Iterator[RelationChange], size: int) -> Iterator[list[RelationChange]]:
+    """The changes in lists of at most so many, those before a SourceError too."""
+    batch: list[RelationChange] = []
+    try:
+        for change in changes:
+            batch.append(change)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    except SourceError:
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
 class ChangeLine(msgspec.Struct, forbid_unknown_fields=True):
     """A change as it is written."""
 
@@ -82,8 +99,11 @@ class ChangeStreamSource:
 
     def __iter__(self) -> Iterator[list[RelationChange]]:
         self.problems.clear()
+        yield from in_lists(self._changes(), self._batch_size)
+        self._lines.raise_if_cut()
+
+    def _changes(self) -> Iterator[RelationChange]:
         decoder = msgspec.json.Decoder(ChangeLine, float_hook=Decimal)
-        batch: list[RelationChange] = []
         for line in self._lines:
             if not line.strip():
                 continue
@@ -94,15 +114,7 @@ class ChangeStreamSource:
                 self._lines.malformed(self.problems, "malformed change", f"{error}: {shown(line)}")
                 continue
             place = self._lines.number
-            batch.append(
-                RelationChange(place, change.stream, change.op, change.row, change.last, change.time)
-            )
-            if len(batch) == self._batch_size:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
-        self._lines.raise_if_cut()
+            yield RelationChange(place, change.stream, change.op, change.row, change.last, change.time)
 
 
 def check_row(row: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from uuid import UUID
 import duckdb
 import pyarrow as pa
 
-from orderbook.core.errors import Problems, SourceError, extra
+from orderbook.core.errors import Problems, SourceError, extra, first_line_of
 from orderbook.feeds.change_stream import DEFAULT_CHANGES, RelationChange
 from orderbook.feeds.storage import split_options
 
@@ -99,8 +99,7 @@ class Database(ABC):
         return None
 
     def _error(self, error: Exception) -> SourceError:
-        first = str(error).partition("\n")[0].rstrip(".")
-        return SourceError(f"{self._url}: cannot read: {first or type(error).__name__}")
+        return SourceError(f"{self._url}: cannot read: {first_line_of(error) or type(error).__name__}")
 
 
 def connect(url: str) -> Database:

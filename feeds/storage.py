@@ -16,12 +16,12 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
 from pyarrow import parquet as pq
 
-from orderbook.core.errors import SourceError, StoreError, suggestion
+from orderbook.core.errors import SourceError, StoreError, first_line_of, suggestion
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
@@ -258,7 +258,7 @@ def _told(place: StorePath, what: str = "read") -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        said = str(error).partition("\n")[0].rstrip(". ")
+        said = first_line_of(error)
         if isinstance(error, FileNotFoundError):
             raise StoreError(f"{place}: no such file; check the bucket and the name") from error
         for pattern, meaning in _MEANINGS:
@@ -315,6 +315,14 @@ def open_parquet(where: Place) -> pq.ParquetFile:
     if isinstance(where, StorePath):
         return pq.ParquetFile(pa.PythonFile(where.open_raw(), mode="r"))
     return pq.ParquetFile(where)
+
+
+def column_values(column: pa.Array) -> Sequence[Any]:
+    """A column of Parquet as Python's values; dates and times of any unit as ns since 1970."""
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
+    listed: Sequence[Any] = column.to_pylist()
+    return listed
 
 
 def stored_dataset(where: StorePath) -> "Dataset":

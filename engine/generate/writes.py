@@ -171,7 +171,7 @@ class Writes:
             function = "assign" if first.op == ":=" else "add"
             with ExitStack() as block:
                 crossed = self._crossing(block, function, [s.target for s, _ in group], keys, codes)
-                self._entry_write(first.target, function, keys, codes)
+                self._put_or_write(first.target, function, keys, codes)
                 for variable, text in crossed.items():
                     w.line(f"{variable} = {text}")
             for statement, code in group:
@@ -217,7 +217,7 @@ class Writes:
         types = self.plan.map(target).key_types
         return [self.emitter.new_key(k, t, names) for k, t in zip(keys, types, strict=True)]
 
-    def _entry_write(
+    def _put_or_write(
         self,
         target: str,
         function: str,
@@ -289,7 +289,7 @@ class Writes:
         for name, code in codes.items():
             for projection in self.plan.projections_of(name):
                 own = [keys[i] for i in projection.positions]
-                self._entry_write(projection.name, "add", own, {projection.name: code}, in_loop)
+                self._put_or_write(projection.name, "add", own, {projection.name: code}, in_loop)
                 self._changed[projection.name] = ALWAYS
 
     def _looked_up(self, stores: Sequence[Store], keys: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -419,7 +419,7 @@ class Writes:
 
     def _loop_write(self, statement: StatementPlan, value: Code, names: Names) -> None:
         keys = self._keys(statement.target, statement.keys, names)
-        self._entry_write(statement.target, "add", keys, {statement.target: value}, in_loop=True)
+        self._put_or_write(statement.target, "add", keys, {statement.target: value}, in_loop=True)
         self._touch(statement.target, keys, in_loop=True)
         self._touch_projections(statement.target, keys, in_loop=True)
 

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from orderbook.core.errors import Problems, SourceError, suggestion
+from orderbook.core.errors import Problems, SourceError, first_line_of, suggestion
 from orderbook.feeds.byte_stream import Lines, first_line, shown
-from orderbook.feeds.change_stream import DEFAULT_CHANGES, RelationChange, check_row
-from orderbook.feeds.storage import Place, open_parquet, place, split_options
+from orderbook.feeds.change_stream import DEFAULT_CHANGES, RelationChange, check_row, in_lists
+from orderbook.feeds.storage import Place, column_values, open_parquet, place, split_options
 from orderbook.views.scalars.texts import moment
 
 UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -62,6 +62,8 @@ class RowFileSource:
                 raise SourceError(
                     f"{self.name}: the file has no column {column!r}; its columns are {', '.join(there)}"
                 )
+        # The relation's columns that hold it.
+        self._times = [name for name, column in self._columns.items() if column == self._time]
         self.relations = {self._relation: tuple(self._columns)}
 
     @property
@@ -72,16 +74,8 @@ class RowFileSource:
     def __iter__(self) -> Iterator[list[RelationChange]]:
         self.problems.clear()
         self.counts.clear()
-        batch: list[RelationChange] = []
-        for number, row in self._file.rows(self.problems):
-            change = self._change(number, row)
-            if change is not None:
-                batch.append(change)
-            if len(batch) == self._batch_size:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+        found = (self._change(number, row) for number, row in self._file.rows(self.problems))
+        yield from in_lists((change for change in found if change is not None), self._batch_size)
         self._file.raise_if_cut()
 
     def _change(self, number: int, row: Row) -> RelationChange | None:
@@ -97,7 +91,8 @@ class RowFileSource:
             )
             self.problems.add(_MALFORMED, f"{self._file.path.name}:{number}", detail)
             return None
-        own.update({name: time for name, column in self._columns.items() if column == self._time})
+        for name in self._times:
+            own[name] = time
         return RelationChange(number, self._relation, "+", own, time=time)
 
     def _ns(self, value: Any) -> int | None:
@@ -229,7 +224,7 @@ class _ParquetRows(_RowFile):
                 self._names: list[str] = file.schema_arrow.names
                 self._count = file.metadata.num_rows
         except (OSError, pa.ArrowException) as error:
-            raise SourceError(f"{path}: not whole: {_first_line(error)}; write it anew") from error
+            raise SourceError(f"{path}: not whole: {first_line_of(error)}; write it anew") from error
 
     @property
     def progress(self) -> float:
@@ -243,13 +238,13 @@ class _ParquetRows(_RowFile):
         try:
             with open_parquet(self.path) as file:
                 for batch in file.iter_batches(batch_size=DEFAULT_CHANGES):
-                    columns = [_values(column) for column in batch.columns]
+                    columns = [column_values(column) for column in batch.columns]
                     for fields in zip(*columns, strict=True):
                         self._read += 1
                         yield self._read, dict(zip(self._names, fields, strict=True))
         except (pa.ArrowException, OSError) as error:
             raise SourceError(
-                f"{self.path}: corrupt after row {self._read}: {_first_line(error)}; "
+                f"{self.path}: corrupt after row {self._read}: {first_line_of(error)}; "
                 "everything before it was read; get the file again"
             ) from error
 
@@ -264,15 +259,3 @@ def _opened(path: Place) -> _RowFile:
     if not start:
         raise SourceError(f"{path}: empty; nothing to read")
     return _JsonRows(path) if start.lstrip().startswith(b"{") else _CsvRows(path)
-
-
-def _values(column: pa.Array) -> Sequence[Any]:
-    """A column as Python's values, times as ns since 1970."""
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
-    listed: Sequence[Any] = column.to_pylist()
-    return listed
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")

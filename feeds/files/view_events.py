@@ -7,7 +7,7 @@ it was and the insertion of the row as it is.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from orderbook.core.errors import Problems, SourceError
+from orderbook.core.errors import Problems, SourceError, first_line_of
 from orderbook.feeds.byte_stream import Lines, first_line, shown
 from orderbook.feeds.change_stream import DEFAULT_CHANGES, RelationChange
-from orderbook.feeds.storage import Place, open_parquet, place, split_options
+from orderbook.feeds.storage import Place, column_values, open_parquet, place, split_options
 
 VIEWS_METADATA = b"orderbook.views"
 # Events that are looked at for the columns of views, where the file does not say them.
@@ -232,7 +232,7 @@ class _ParquetEvents(_EventFile):
                 self._rows = file.metadata.num_rows
                 metadata = (file.schema_arrow.metadata or {}).get(VIEWS_METADATA)
         except (OSError, pa.ArrowException) as error:
-            raise SourceError(f"{path}: not whole: {_first_line(error)}; write it anew") from error
+            raise SourceError(f"{path}: not whole: {first_line_of(error)}; write it anew") from error
         if metadata is None:
             raise SourceError(
                 f"{path}: has no view events in it, as `orderbook replay --out` writes them; write it anew"
@@ -251,12 +251,12 @@ class _ParquetEvents(_EventFile):
                     yield from self._batch(batch)
         except (pa.ArrowException, OSError) as error:
             raise SourceError(
-                f"{self.path}: corrupt after event {self._read}: {_first_line(error)}; "
+                f"{self.path}: corrupt after event {self._read}: {first_line_of(error)}; "
                 "everything before it was read; get the file again"
             ) from error
 
     def _batch(self, batch: pa.RecordBatch) -> Iterator[_Event]:
-        columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+        columns = {name: column_values(batch.column(name)) for name in batch.schema.names}
         fixed = (columns[name] for name in ("view", "ts", "version", "key", "gone", "multiplicity"))
         for i, (view, ts, version, key, gone, count) in enumerate(zip(*fixed, strict=True)):
             self._read += 1
@@ -268,14 +268,3 @@ class _ParquetEvents(_EventFile):
 
     def raise_if_cut(self) -> None:
         """A Parquet file without its end cannot be opened."""
-
-
-def _values(column: pa.Array) -> Sequence[Any]:
-    """A column as Python values, timestamps as ns."""
-    values = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-    listed: Sequence[Any] = values.to_pylist()
-    return listed
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")

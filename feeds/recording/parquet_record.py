@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from orderbook.core.errors import DataError, Problems, SourceError
+from orderbook.core.errors import DataError, Problems, SourceError, first_line_of
 from orderbook.core.files import ParquetFile
 from orderbook.feeds.byte_stream import Blocks
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
@@ -197,7 +197,7 @@ class RecordSource:
             yield
         except (pa.ArrowException, OSError, IndexError) as error:
             raise SourceError(
-                f"{path}: corrupt after event {self._rows_read}: {_first_line(error)}; "
+                f"{path}: corrupt after event {self._rows_read}: {first_line_of(error)}; "
                 "everything before it was read; get the file again"
             ) from error
 
@@ -259,8 +259,9 @@ def _open(path: Place) -> pq.ParquetFile:
         if path.exists() and not path.is_dir():
             # It says where a file was compressed as a whole.
             next(iter(Blocks(path)), None)
+        said = first_line_of(error)
         raise SourceError(
-            f"{path}: cannot read as a Parquet record: {_first_line(error)}; check that it is there and whole"
+            f"{path}: cannot read as a Parquet record: {said}; check that it is there and whole"
         ) from error
     if not is_record(file.schema_arrow):
         file.close()
@@ -289,7 +290,3 @@ def _instruments(path: Place, file: pq.ParquetFile) -> list[Instrument]:
         return [text.instrument for text in metadata.instruments]
     except (msgspec.DecodeError, InvalidOperation, DataError) as error:
         raise SourceError(f"{path}: the record's metadata are broken ({error}); write it anew") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")

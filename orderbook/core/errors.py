@@ -147,6 +147,11 @@ def visible_html(text: str) -> str:
     return escape(visible(text), quote=True)
 
 
+def first_line_of(error: Exception) -> str:
+    """What a library's error says in its first line, without a full stop."""
+    return str(error).partition("\n")[0].rstrip(". ")
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` most resembles, or None when none comes close."""
     return next(iter(difflib.get_close_matches(name, sorted(known), 1)), None)

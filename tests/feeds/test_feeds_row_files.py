@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
+import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from command_line_support import NO_STRATEGIES, Program, orderbook
 from hypothesis import given
@@ -170,6 +172,21 @@ def test_of_a_file_that_is_cut_what_was_before_is_read(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="truncated after line"):
         found.extend(change for batch in batches for change in batch)
     assert found and [int(change.time or 0) for change in found] == list(range(len(found)))
+
+
+def test_of_parquet_that_is_corrupt_what_was_before_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    times = [None if i == 10 else i for i in range(9_000)]
+    pl.DataFrame({"ts": times, "price": range(9_000)}).write_parquet(path, row_group_size=1_500)
+    written = bytearray(path.read_bytes())
+    middle = pq.ParquetFile(path).metadata.row_group(4).column(0).data_page_offset
+    written[middle : middle + 400] = b"x" * 400
+    path.write_bytes(written)
+    found: list[RelationChange] = []
+    batches = iter(open_rows(str(path)))
+    with pytest.raises(SourceError, match="corrupt after row"):
+        found.extend(change for batch in batches for change in batch)
+    assert [change.time for change in found] == [i for i in range(4_096) if i != 10]
 
 
 @pytest.mark.parametrize(
