@@ -122,9 +122,10 @@ class Const:
 class _Remembering:
     """Nodes that hold much keep what they were once asked for."""
 
-    __slots__ = ("_bound", "_hash", "_maps", "_relations", "_size", "_variables")
+    __slots__ = ("_bound", "_calls", "_hash", "_maps", "_relations", "_size", "_variables")
 
     _bound: "frozenset[Var]"
+    _calls: bool
     _hash: int
     _maps: frozenset[str]
     _relations: frozenset[str]
@@ -149,7 +150,8 @@ class Apply(_Remembering):
     `rest` of an exact value is what is left of it when its double is taken away.
     `like` and `ilike` (text, constant pattern). On ns since 1970 UTC: `date_part` (constant name, ts) and
     `date_trunc` (constant name, ts) for the units of the calendar. Functions of texts are those of
-    `scalars/texts.py`, by their names there.
+    `scalars/texts.py`, by their names there. `call` of a constant UserFunction and its arguments is infinite
+    where it has no value.
 
     Of sums of powers, exact ones without rounding before the end: `spread` (n, of a, of b, of a * b)
     is the double n * ab - a * b; `third`, `fourth` are n**3 and n**4 times the mean third and fourth power
@@ -382,6 +384,24 @@ def variable_set(node: Factor | Term | Poly) -> frozenset[Var]:
             if isinstance(node, NESTED):
                 found |= variable_set(node.body)
         object.__setattr__(node, "_variables", found)
+        return found
+
+
+def calls(node: Factor | Scalar) -> bool:
+    """Whether a factor or scalar calls a user's function, which may raise where other conditions fail.
+
+    What is inside of nested polynomials is not looked at.
+    """
+    if isinstance(node, Var | Const):
+        return False
+    try:
+        return node._calls
+    except AttributeError:
+        if isinstance(node, Apply):
+            found = node.op == "call" or any(map(calls, node.args))
+        else:
+            found = any(map(calls, scalars_of(node)))
+        object.__setattr__(node, "_calls", found)
         return found
 
 

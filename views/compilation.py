@@ -24,8 +24,9 @@ from orderbook.views.binding.bound import Catalog, Source
 from orderbook.views.binding.catalog import bind, default_parameters
 from orderbook.views.binding.expressions import ExpressionBinder
 from orderbook.views.binding.nodes import CreateRelation, CreateStrategy, CreateView
-from orderbook.views.binding.parser import SqlText, parse, parse_macros
+from orderbook.views.binding.parser import SqlText, parse, parse_functions, parse_macros
 from orderbook.views.binding.scope import FromItem, Scope, refusal_text
+from orderbook.views.binding.user_functions import refuse_functions
 from orderbook.views.calculus import Scalar, TooMuchWorkError, Var
 from orderbook.views.compiled_views import compiled_views
 from orderbook.views.conditions import TRUE
@@ -234,6 +235,7 @@ def with_views(
     predeclared = {r.name for r in source.catalog.relations}
     # A file that ships may have come with another view already.
     new = [text for text in added if text[0] is None or text not in source.texts]
+    refuse_functions([text for text in new if not is_m3(*text)])
     for file, text in new:
         for statement in () if is_m3(file, text) else parse(file, text):
             tree = statement.tree
@@ -281,8 +283,8 @@ def _without(text: SourceText, view: str, catalog: Catalog) -> list[SourceText]:
             declares = not isinstance(tree, CreateRelation) and own.sql == statement.sql
         if not declares:
             kept.append((file, statement.sql))
-    macros = [(file, statement.sql) for statement in parse_macros(file, sql)]
-    return [text] if len(kept) == len(statements) else [*macros, *kept]
+    called = [*parse_macros(file, sql), *parse_functions(file, sql)]
+    return [text] if len(kept) == len(statements) else [*((file, one.sql) for one in called), *kept]
 
 
 def _views_read(query: object) -> set[str]:

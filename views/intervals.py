@@ -28,6 +28,7 @@ from orderbook.views.calculus import (
     variables,
 )
 from orderbook.views.scalars import calendar, integers, reals, texts
+from orderbook.views.scalars.user_functions import UserFunction
 from orderbook.views.types import BOOLEAN, DOUBLE, INT128_MAX, TEXT, Kind, Relation, Type, unscaled
 
 Interval = tuple[int, int]
@@ -171,6 +172,8 @@ def scalar_type(scalar: Scalar, types: Environment) -> Type:
             return scalar_type(then, types)
         case Apply("date_part" | "date_trunc" as op, (Const(str() as name), moment)):
             return _calendar_type(op, name, scalar_type(moment, types))
+        case Apply("call", (Const(UserFunction() as function), *_)):
+            return function.result
         case Apply(op, args):
             return _apply_type(op, [scalar_type(a, types) for a in args])
     raise TypeError(scalar)

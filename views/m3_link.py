@@ -265,6 +265,8 @@ def _check_form(scalar: Scalar, types: Mapping[Var, Type]) -> None:
             if unit not in (calendar.UNITS if op == "date_trunc" else calendar.PARTS):
                 raise ValueError(f"unknown unit {unit!r} of {op}")
             args = (moment,)
+        case Apply("call"):
+            raise ValueError("functions in Python are called by SQL alone")
         case Apply("date_part" | "date_trunc"):
             raise ValueError(f"{op} takes the name of a unit first")
         case Apply("like" | "ilike", (text, Const(str()))):

@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any
 
-from orderbook.core.errors import ExactnessError
+from orderbook.core.errors import DataError, ExactnessError
 from orderbook.views.calculus import (
     CONDITIONS,
     MIRRORED,
@@ -146,7 +146,7 @@ def _evaluated(scalar: Apply, values: Sequence[object]) -> Scalar:
         return Const(said)
     try:
         value = evaluate(scalar.op, values)
-    except (ExactnessError, KeyError):
+    except (ExactnessError, KeyError, DataError):
         return scalar
     return Const(value) if isinstance(value, int) or isfinite(value) else scalar
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orderbook.core.changes import NULL_CODE
-from orderbook.engine.generate.state_layout import CONSTANTS
+from orderbook.engine.generate.state_layout import CALLED, CONSTANTS
 from orderbook.engine.plan.stores import key_type, layout_of
 from orderbook.views.calculus import MIRRORED, NEGATED, Apply, Const, Scalar, Var
 from orderbook.views.intervals import (
@@ -21,6 +21,7 @@ from orderbook.views.intervals import (
     text_function_type,
 )
 from orderbook.views.scalars import calendar, reals, texts
+from orderbook.views.scalars.user_functions import UserFunction, by_number
 from orderbook.views.types import BOOLEAN, DOUBLE, INT64_MAX, INT128_MAX, Kind, Type
 
 
@@ -382,9 +383,25 @@ def scalar_code(scalar: Scalar, names: Names) -> Code:
             return Code(f"matches({scalar_code(text, names).text}, {_constant(place)})", BOOLEAN)
         case Apply("date_part" | "date_trunc" as op, (Const(str() as name), moment)):
             return _calendar(op, name, scalar_code(moment, names))
+        case Apply("call", (Const(int() as function), *args)):
+            return _called(by_number(function), [number(scalar_code(a, names)) for a in args])
         case Apply(op, args):
             return _apply(op, [operand(op, a, names) for a in args])
     raise TypeError(scalar)
+
+
+def _called(function: UserFunction, args: Sequence[Code]) -> Code:
+    """The call of a user's function, which the module knows by a number."""
+    signature = function.signature
+    given = [
+        as_double(code).text if letter == "d" else in_one_word(code)
+        for letter, code in zip(signature.parameters, args, strict=True)
+    ]
+    call = f"python_{function.number}({', '.join((f'{STATE} + {8 * CALLED}', *given))})"
+    if signature.result == "d":
+        return Code(f"returned_double({STATE}, {call})", DOUBLE)
+    word = f"returned_word({STATE}, {call})"
+    return Code(f"({word} != 0)", BOOLEAN) if signature.result == "b" else Code(word, function.result)
 
 
 def _constant(place: int) -> str:

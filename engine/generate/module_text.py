@@ -249,7 +249,8 @@ HEAD = '''\
 from orderbook.engine.generate.support import (
     bits_to_double, calendar, checked_finite, checked_word, clamp, double_bits, integers, key_place, key_word,
     last_addend, last_at_most, last_below, last_dividend, last_factor, matches, note_key, ordered_word,
-    push_key, reals, same_integer, text_value, wide_null, widened,
+    push_key, reals, returned_double, returned_word, same_integer, text_value, user_function,
+    wide_null, widened,
 )
 from orderbook.engine.maps.wide_numbers import (
     checked_add, checked_multiply, checked_subtract, high_word, low_word, sum_doubles, wide, wide_product,
@@ -366,6 +367,8 @@ class ModuleText:
         functions = "\n\n".join(cut.source for cut in cuts) + "\n\n" + self.writer.text()
         for name, kind, value in sorted(set(re.findall(r"\b((slot|number)_(m?\d+))\b", functions))):
             lines[f"{name} = {kind}({value.replace('m', '-')})"] = None
+        for name, function in sorted(set(re.findall(r"\b(python_(\d+))\b", functions))):
+            lines[f"{name} = user_function({function})"] = None
         for name, store in sorted(set(re.findall(r"\b(handle_([md]\d+))\b", functions))):
             lines[f"{name} = slot({self.layout.handles[store]})"] = None
         for name, view, per in sorted(set(re.findall(r"\b(look_(\d+)_([01]))\b", functions))):

@@ -1,8 +1,9 @@
 """Plans with numbers in place of all that users wrote: the only plans of which code is generated.
 
 Names of relations, maps, views, columns and variables become a letter and a number; texts, patterns and
-doubles become places among the program's constants. So no text of a user, an exchange or a file can reach
-generated source, and programs that differ in names and such constants alone share their code.
+doubles become places among the program's constants, users' functions numbers that are made of what they are.
+So no text of a user, an exchange or a file can reach generated source, and programs that differ in names and
+such constants alone share their code.
 """
 
 import re
@@ -28,6 +29,7 @@ from orderbook.views.calculus import NEGATED, ZERO, Apply, Const, Scalar, Var
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, column_there
 from orderbook.views.scalars import calendar
 from orderbook.views.scalars.evaluate import Pattern
+from orderbook.views.scalars.user_functions import UserFunction
 from orderbook.views.types import Column, Relation, Type
 
 _ASSIGNMENTS = ("+=", ":=")
@@ -36,7 +38,7 @@ _UNITS = frozenset((*calendar.UNITS, *calendar.PARTS, "epoch"))
 # What `op` may be. `text`, `real` and `matches`, of places of constants, are found in numbered plans alone.
 _OPERATORS = frozenset((
     *(*NEGATED, *FUNCTIONS, *_ASSIGNMENTS, *_OF_UNITS),
-    *("+", "-", "*", "neg", "and", "or", "not", "is_null", "if", "text", "real", "matches"),
+    *("+", "-", "*", "neg", "and", "or", "not", "is_null", "if", "text", "real", "matches", "call"),
 ))  # fmt: skip
 _LAYOUT = re.compile("[iwWd]*")
 _NUMBERED = re.compile("[a-z][0-9]+")
@@ -174,6 +176,8 @@ class Numbering:
                 return Apply("matches", (table, self._scalar(text, names)))
             case Apply("date_part" | "date_trunc" as op, (Const(str() as unit), moment)):
                 return Apply(op, (Const(_known(unit, _UNITS)), self._scalar(moment, names)))
+            case Apply("call", (Const(UserFunction() as function), *args)):
+                return Apply("call", (Const(function.number), *(self._scalar(a, names) for a in args)))
             case Apply(op, args):
                 return Apply(_known(op, _OPERATORS), tuple(self._scalar(a, names) for a in args))
         return scalar

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from orderbook.core.user_functions import MOST_PARAMETERS
 from orderbook.engine.plan.steps import Plan, ResultPlan
 from orderbook.engine.plan.stores import layout_of
 from orderbook.views.types import Kind, Type
@@ -15,11 +16,12 @@ FIRED = 4  # address, words used and capacity of the firings
 FIRED_WORDS = 5
 FIRED_CAPACITY = 6
 MEASURES = 7  # address of counts and times of statements, in a module that measures
-# The ERROR of a double that is not finite, of a key beyond 64 bits, of a function of texts that failed; 1 is
-# a value beyond 128 bits.
+# The ERROR of a double that is not finite, of a key beyond 64 bits, of a function of texts that failed, of a
+# user's function that raised; 1 is a value beyond 128 bits.
 INFINITE = 2
 WIDE_KEY = 3
 NO_TEXT = 4
+CALL_RAISED = 5
 # What the driver returns when ERROR is set; the complement of an index says that a watch fired.
 FAILED = -(2**63)
 # What calls with a batch return for arrays that are not as ChangeBatch says; and what is taken from what the
@@ -37,7 +39,9 @@ RUN = 17  # address of the driver's `run`
 FIRED_BYTES = 18  # address of the firings, and how many bytes they have
 TEXTS = 20  # address of the values of functions of texts that were computed last, TEXT_WORDS for each
 TEXT_VALUE = 21  # address of what computes others
-STORES = 22  # handles of the stores, then the looks
+CALLED = 22  # what a user's function that raised has noted: its number, a word for each argument
+CALLED_WORDS = 1 + MOST_PARAMETERS
+STORES = CALLED + CALLED_WORDS  # handles of the stores, then the looks
 
 # Of a value of a function of texts: the function's number, three arguments, the value.
 TEXT_WORDS = 5

@@ -6,6 +6,7 @@ code.
 """
 
 import math
+from typing import Any
 
 from numba.extending import overload, register_jitable
 
@@ -15,6 +16,7 @@ from orderbook.core.native_types import SUBSTITUTES
 from orderbook.engine.generate.state_layout import (
     ALWAYS,
     BATCH,
+    CALL_RAISED,
     CHECKED_ROWS,
     CONDITION,
     COUNT,
@@ -64,6 +66,7 @@ from orderbook.engine.maps.row_store import tells
 from orderbook.engine.maps.wide_numbers import low_word, wide, words_to_wide
 from orderbook.views.scalars import calendar, integers, reals
 from orderbook.views.scalars.texts import FIRST_NOTED
+from orderbook.views.scalars.user_functions import by_number
 from orderbook.views.types import INT64_MAX
 
 
@@ -136,6 +139,29 @@ def checked_finite(value, S):  # type: ignore[no-untyped-def]
         return value
     store(S, ERROR, INFINITE)
     return 0.0
+
+
+def user_function(number: int) -> Any:
+    """The function of a user by its number, for generated modules: (address of CALLED, arguments …)."""
+    return by_number(number).compiled.external
+
+
+@jit()
+def returned_double(S, value):  # type: ignore[no-untyped-def]
+    """What a user's function gives; that it has raised is noted in the state."""
+    if value != value:
+        store(S, ERROR, CALL_RAISED)
+        return 0.0
+    return value
+
+
+@jit()
+def returned_word(S, value):  # type: ignore[no-untyped-def]
+    """As `returned_double`, of integers and conditions."""
+    if value == NULL_CODE:
+        store(S, ERROR, CALL_RAISED)
+        return 0
+    return value
 
 
 @jit()

@@ -56,6 +56,7 @@ from orderbook.views.calculus import (
     Val,
     Var,
     bound_by,
+    calls,
     product,
     substitute,
     variable_set,
@@ -370,7 +371,8 @@ class _Term:
 
     def lowered(self) -> Pipeline:
         while self.pending:
-            if not (self._before_reads() or self._lookups() or self._nested() or self._read()):
+            ahead = self._before_reads() or self._lookups() or self._nested()
+            if not (ahead or self._conditions(calling=True) or self._read()):
                 raise ValueError(f"no order binds the variables of {self.pending}")
         return Pipeline(tuple(self.steps), tuple(self.values))
 
@@ -401,9 +403,12 @@ class _Term:
                 case Exists(_, Poly(((MapRef() as read,),))):
                     yield read
 
-    def _conditions(self) -> bool:
+    def _conditions(self, calling: bool = False) -> bool:
+        """calling: those with calls of users' functions, which come when all others have been looked at."""
         for factor in self.pending:
-            if isinstance(factor, Cmp | Val) and variable_set(factor) <= self.known:
+            if not isinstance(factor, Cmp | Val) or calls(factor) is not calling:
+                continue
+            if variable_set(factor) <= self.known:
                 self._take(factor)
                 if isinstance(factor, Cmp):
                     self.steps.append(Filter(Apply(factor.op, (factor.left, factor.right))))

@@ -166,7 +166,10 @@ class CompileRequest:
 
     def key(self) -> str:
         """32 hex digits that tell it from all others, for this state of the project."""
-        said = [(s.texts, sorted(s.parameters.items()), s.levels) for s in (self.old, self.new)]
+        said = [
+            (s.texts, sorted(s.parameters.items()), s.levels, s.catalog.functions)
+            for s in (self.old, self.new)
+        ]
         own = self.setting
         rest = (own.before, own.statistics, own.measured, sorted(own.known), own.watched, own.compiles)
         return hashlib.sha256(f"{project_hash()} {said!r} {rest!r}".encode()).hexdigest()[:32]

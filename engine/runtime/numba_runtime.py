@@ -31,6 +31,9 @@ from orderbook.engine.generate.numbering import Constant, NumberedPlan, Numberin
 from orderbook.engine.generate.program import program_module
 from orderbook.engine.generate.state_layout import (
     ACTIVE,
+    CALL_RAISED,
+    CALLED,
+    CALLED_WORDS,
     CHECKED_ROWS,
     CONSTANTS,
     COUNT,
@@ -95,6 +98,7 @@ from orderbook.engine.runtime.store_entries import (
 )
 from orderbook.views.calculus import Scalar
 from orderbook.views.m3 import Program
+from orderbook.views.scalars.user_functions import noted_error
 
 _Words = ctypes.Array[ctypes.c_int64]
 _ADDRESS, _USED = 0, 1
@@ -647,6 +651,8 @@ class NumbaRuntime:
         self._state[ERROR] = 0
         if noted == NO_TEXT and self._texts.problem is not None:
             raise self._texts.problem
+        if noted == CALL_RAISED:
+            raise noted_error([self._state[CALLED + word] for word in range(CALLED_WORDS)])
         errors = {INFINITE: infinite_error, WIDE_KEY: wide_key_error}
         raise errors.get(noted, overflow_error)(self.plan.program)
 

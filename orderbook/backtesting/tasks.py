@@ -64,6 +64,11 @@ class JobProgram:
             _compiled[self.hash] = program
         return _compiled[self.hash]
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules of Python whose functions the program calls."""
+        return tuple(dict.fromkeys(one.module for one in self.compiled().catalog.functions))
+
     def manifest(self) -> ProgramText:
         """What the job's manifest says of it."""
         texts = tuple((file or "", sql) for file, sql in self.texts)

@@ -295,6 +295,7 @@ def checked_code(text: str, path: str) -> tuple[CodeType, ...]:
 # What generated code calls: an edit there makes compiled code stale.
 SOURCES = (
     "core/code_cache.py",
+    "core/compiled_functions.py",
     "core/generated_code.py",
     "core/jit.py",
     "core/native*.py",

@@ -51,6 +51,7 @@ from orderbook.core.native_types import (
     Slot,
     hole_key,
     is_hole,
+    is_pure,
     plain_function,
 )
 
@@ -284,7 +285,8 @@ def form_of(function: FunctionType) -> Form | None:
             else:
                 key = hole_key(part)
                 holes.setdefault(key, part)
-                said.append(f"hole {numbers.setdefault(key, len(numbers))}")
+                typed = "" if isinstance(part, Slot) else f" {part.sig} {is_pure(part)}"
+                said.append(f"hole {numbers.setdefault(key, len(numbers))}{typed}")
     digest = hashlib.sha256("\n".join(said).encode()).hexdigest()
     return Form(digest, tuple(holes.values()))
 

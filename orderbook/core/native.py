@@ -36,6 +36,7 @@ from orderbook.core.native_types import (
     Slot,
     hole_key,
     hole_symbol,
+    is_pure,
     llvm_type,
     plain_function,
     plain_type,
@@ -135,9 +136,13 @@ class NativeModule:
     def exported(self, function: types.ExternalFunction) -> ir.Function:
         """A function that was compiled apart, left open where it is a hole."""
         symbol = self._holes.get(hole_key(function), function.symbol)
-        return self.external(
+        found = self.external(
             symbol, llvm_type(function.sig.return_type), list(map(llvm_type, function.sig.args))
         )
+        if is_pure(function):
+            # What one notes where it raises is read by no compiled code.
+            found.attributes.add("readnone")
+        return found
 
     def external(self, symbol: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
         """A function of another module or of the C library."""

@@ -249,7 +249,7 @@ def _converter(arguments: str, result: str, nogil: bool) -> int:
         binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
     text = str(_module(arguments, result, nogil))
     symbol = f"call_{_hash(text)[:32]}"
-    return _loaded_text(symbol, text.replace("python_call", symbol))
+    return loaded_text(symbol, text.replace("python_call", symbol))
 
 
 def _module(arguments: str, result: str, nogil: bool) -> ir.Module:
@@ -296,7 +296,7 @@ def _module(arguments: str, result: str, nogil: bool) -> ir.Module:
     return module
 
 
-def _loaded_text(symbol: str, text: str) -> int:
+def loaded_text(symbol: str, text: str) -> int:
     """Where the function is whose module of LLVM, in text, has it by this symbol, which names its content."""
     with _lock:
         entry = Entry("native-text", _hash(f"{text} {_made_for()}"), "obj")

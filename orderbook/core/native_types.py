@@ -65,7 +65,9 @@ Hole: TypeAlias = Any
 SLOT_BASE = 1 << 62
 
 
-_COMPILED_APART = re.compile("native_[0-9a-f]{32}")
+# How symbols of functions of users begin, as long as those of others.
+PURE = "python_"
+_COMPILED_APART = re.compile("(native|python)_[0-9a-f]{32}")
 
 
 def is_hole(value: object) -> bool:
@@ -73,6 +75,11 @@ def is_hole(value: object) -> bool:
     if isinstance(value, types.ExternalFunction):
         return _COMPILED_APART.fullmatch(str(value.symbol)) is not None
     return isinstance(value, Slot)
+
+
+def is_pure(function: types.ExternalFunction) -> bool:
+    """Whether calls of a function that was compiled apart are one where their arguments are the same."""
+    return str(function.symbol).startswith(PURE)
 
 
 def hole_key(hole: Hole) -> str:

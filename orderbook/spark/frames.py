@@ -100,7 +100,7 @@ def views(
         given = replace(given, allow_incomplete=allow_incomplete)
         settings = settings_of(configuration, None, looks, _partitions(partitions, session, given), key)
     check_program(settings)
-    reach(session)
+    reach(session, settings.program.modules)
     shapes = _view_shapes(settings, history)
     if not together:
         return Views(
@@ -143,8 +143,8 @@ def strategies(
 
     strategies: classes of a module that workers can import, MODULE:CLASS, or names of strategies in SQL.
     parameters: of the strategies. modules: of Python, that workers of other machines are sent beside those of
-    the strategies. source: files or market events; the rest as of `views`. An action on either runs the
-    strategies; persist what is used twice.
+    the strategies and of functions in SQL. source: files or market events; the rest as of `views`. An action
+    on either runs the strategies; persist what is used twice.
     """
     paths = [strategy_path(one) for one in _several(strategies)]
     if not paths:
@@ -165,7 +165,8 @@ def strategies(
         raise UserError("strategies trade in markets: give files, or DataFrames of market events")
     settings = settings_of(configuration, None, END, _partitions(partitions, session, given), None)
     settings = replace(settings, views=())
-    reach(session, (*modules, *(path.partition(":")[0] for path in paths if ":" in path)))
+    called = settings.strategy_program.modules if settings.strategy_program else ()
+    reach(session, (*modules, *called, *(path.partition(":")[0] for path in paths if ":" in path)))
     datasets = {"orders": orders_dataset(), "fills": fills_dataset()}
     return {
         name: _frame(session, settings, given, Result(name, Shape.changes(dataset), allow_incomplete))

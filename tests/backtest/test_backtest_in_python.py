@@ -1,5 +1,6 @@
 """`orderbook.backtest`: the job of the command, as frames, with its report."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,22 @@ def test_it_is_the_commands_job_as_frames(flow: Path, tmp_path: Path) -> None:
         made.table("equty")
     with pytest.raises(UserError, match="not a sweep"):
         _ = made.combinations
+
+
+def test_views_call_functions_in_every_process(
+    flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their module is beside the view's file, which is not where the processes are started."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "quarter_signals.py").write_text("def quartered(x):\n    return x / 4.0\n")
+    query = "CREATE VIEW {} AS SELECT symbol, SUM({}) AS v FROM bids GROUP BY symbol;"
+    function = "CREATE FUNCTION f(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS 'quarter_signals:quartered';"
+    files = [tmp_path / "called.sql", tmp_path / "plain.sql"]
+    files[0].write_text(function + query.format("called", "f(price) * volume"))
+    files[1].write_text(query.format("plain", "price::DOUBLE / 4 * volume"))
+    made = orderbook.backtest(flow, files, options=PLAIN, out=tmp_path / "job")
+    rows = {name: {(r[0], r[-1]) for r in made.view(name).rows()} for name in ("called", "plain")}
+    assert rows["called"] == rows["plain"] != set()
 
 
 def test_views_alone_and_sweeps(flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

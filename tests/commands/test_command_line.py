@@ -230,6 +230,35 @@ def test_replay_of_a_change_stream_feeds_streams_of_its_own(orderbook: Program, 
     assert number(result.out, "changes") == 4
 
 
+def test_views_call_functions_of_a_module_beside_their_file(
+    orderbook: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    write(tmp_path / "sale_signals.py", "def taxed(x, rate):\n    return x * (1.0 + rate)\n")
+    view = write(
+        tmp_path / "taxed.sql",
+        "CREATE STREAM sale (shop TEXT NOT NULL, amount DOUBLE NOT NULL);"
+        "CREATE FUNCTION taxed(x DOUBLE, rate DOUBLE) RETURNS DOUBLE LANGUAGE python AS 'sale_signals:taxed';"
+        "CREATE PARAMETER rate DEFAULT 0.5;"
+        "CREATE VIEW taxed AS SELECT shop, SUM(taxed(amount, :rate)) AS total FROM sale GROUP BY shop;",
+    )
+    rows = [("a", 2.0), ("b", 3.0), ("a", 1.0)]
+    changes = [("sale", "+", {"shop": shop, "amount": amount}) for shop, amount in rows]
+    source = change_stream(tmp_path / "sales.ndjson", changes)
+    result = orderbook("replay", source, "--view", view)
+    assert result.status == 0, result.err
+    assert "a total=4.5\n" in result.out and "b total=4.5\n" in result.out
+    write(tmp_path / "interpreted.toml", '[run]\nbackend = "interpreter"\n')
+    assert orderbook("replay", source, "--view", view, "--config", tmp_path / "interpreted.toml").status == 0
+    shown = orderbook("explain", view, "--stage", "m3")
+    assert "call('sale_signals:taxed#" in shown.out, shown.err
+    broken = write(tmp_path / "broken.sql", view.read_text().replace(":taxed'", ":untaxed'"))
+    told = orderbook("replay", source, "--view", broken)
+    assert told.status == 2
+    place = broken.read_text().index("'sale_signals") + 1
+    assert f"broken.sql:1:{place}: sale_signals:untaxed: untaxed is not there in sale_signals" in told.err
+
+
 def test_sources_are_merged_in_order_of_time(orderbook: Program, tmp_path: Path) -> None:
     """The join sees a row of the one source between two of the other."""
     view = write(

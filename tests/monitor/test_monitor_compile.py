@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from monitor_support import Client, client, flow, running, valid_books
+from paths import SUPPORT
 from samples import PATIENCE
 
 from orderbook.configuration.options import MonitorOptions, QueryOptions
@@ -70,6 +71,23 @@ def made(program: CompiledProgram, sql: str) -> str | None:
 def _bound_or_refused(program: CompiledProgram, sql: str) -> None:
     refused = made(program, sql)
     assert refused is None or (refused and "\n" not in refused and len(refused) < 500)
+
+
+def test_a_client_loads_no_module_and_calls_what_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    touched = "from pathlib import Path\n\nPath(__file__).with_suffix('.loaded').touch()\n"
+    (tmp_path / "sent_module.py").write_text(f"{touched}\n\ndef f(x):\n    return x\n")
+    function = "CREATE FUNCTION {} RETURNS DOUBLE LANGUAGE python AS '{}';"
+    own = function.format("root(x DOUBLE)", "user_signals:root")
+    view = "CREATE VIEW v AS SELECT id, price FROM bids"
+    program = compile_views({str(SUPPORT / "v.sql"): own + view})
+    sent = function.format("f(x DOUBLE)", "sent_module:f") + "SELECT id, f(price) AS y FROM bids"
+    refused = made(program, sent)
+    assert refused is not None and "a function in Python is not added to what runs" in refused
+    assert not (tmp_path / "sent_module.loaded").exists()
+    assert made(program, "SELECT id, root(price) AS y FROM bids") is None
 
 
 @pytest.mark.parametrize("sql", HOSTILE[:1] + HOSTILE[4:5] + HOSTILE[10:11], ids=lambda sql: sql[:30])

@@ -189,6 +189,7 @@ def test_psql_lists_and_describes(one: Served) -> None:
 REFUSED = {
     "DELETE FROM bids": "25006",
     "COPY bids FROM STDIN": "42601",
+    "CREATE FUNCTION f(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS 'os:getpid'": "25006",
     "SELECT * FROM duckdb_settings()": "42601",
     "SELECT * FROM read_csv('/etc/passwd')": "42601",
     "SELECT pg_read_file('/etc/passwd')": "42601",

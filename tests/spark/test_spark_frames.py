@@ -118,6 +118,18 @@ def test_views_are_those_of_one_process_and_the_session_stays_as_it_is(
     assert answers[1].hour == "31 20"
 
 
+def test_workers_call_functions_of_python(users: SparkSession, records: Path, tmp_path: Path) -> None:
+    """Of a module beside the view's file, which the processes that are there already have not seen."""
+    (tmp_path / "spark_signals.py").write_text("def quartered(x):\n    return x / 4.0\n")
+    query = "CREATE VIEW {} AS SELECT symbol, SUM({} * volume) AS v FROM bids GROUP BY symbol;"
+    function = "CREATE FUNCTION f(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS 'spark_signals:quartered';"
+    (tmp_path / "called.sql").write_text(function + query.format("called", "f(price)"))
+    (tmp_path / "plain.sql").write_text(query.format("plain", "price::DOUBLE / 4"))
+    files = [tmp_path / "called.sql", tmp_path / "plain.sql"]
+    views = orderbook.spark.views(str(records), files, options=PLAIN, partitions=3, session=users)
+    assert rows(views["called"]) == rows(views["plain"]) != []
+
+
 def test_a_command_beside_a_users_session_has_one_of_its_own(
     users: SparkSession, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ class Oracle:
     """
 
     def __init__(self, sql: str, parameters: Mapping[str, SqlValue] | None = None, *, few_rows: bool = False):
-        self._connection = _database(few_rows).cursor()
+        self._connection = database(few_rows).cursor()
         self._connection.execute("SET error_on_division_by_zero = false; SET ieee_floating_point_ops = false")
         schema = f"oracle_{next(_numbers)}"
         self._connection.execute(f"CREATE SCHEMA {schema}; USE {schema}")
@@ -113,7 +113,7 @@ _numbers = count()
 
 
 @cache
-def _database(few_rows: bool) -> duckdb.DuckDBPyConnection:
+def database(few_rows: bool) -> duckdb.DuckDBPyConnection:
     """One for all oracles: starting another takes 15 ms and 5 MB."""
     connection = duckdb.connect(config={"threads": 1})
     if few_rows:

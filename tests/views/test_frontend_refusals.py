@@ -286,15 +286,15 @@ OTHERS = [
     ("CREATE STREAM s (x INT) WITH (max_rows = ¦0)", "max_rows is a whole number above 0"),
     (
         "CREATE ¦MATERIALIZED VIEW v AS SELECT 1",
-        "write STREAM, TABLE, VIEW, MACRO, STRATEGY or PARAMETER",
+        "write STREAM, TABLE, VIEW, MACRO, FUNCTION, STRATEGY or PARAMETER",
     ),
     (
         "CREATE ¦OR REPLACE VIEW v AS SELECT 1",
-        "write STREAM, TABLE, VIEW, MACRO, STRATEGY or PARAMETER",
+        "write STREAM, TABLE, VIEW, MACRO, FUNCTION, STRATEGY or PARAMETER",
     ),
     (
         "¦INSERT INTO bids VALUES (1)",
-        "expected CREATE STREAM, TABLE, VIEW, MACRO, STRATEGY or PARAMETER, or SELECT, not INSERT",
+        "expected CREATE STREAM, TABLE, VIEW, MACRO, FUNCTION, STRATEGY or PARAMETER, or SELECT, not INSERT",
     ),
     ("SELECT 1;\n\n  ¦DROP TABLE bids", "not DROP"),
     ("SELECT price ¦) FROM bids", "syntax error: unexpected ')'"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any, Union
 
+from orderbook.views.scalars.user_functions import UserFunction
 from orderbook.views.types import Relation, ShownBy, Type
 
 
@@ -80,9 +81,9 @@ class Coalesce:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A scalar function of `functions.py` by its lower-case name; NULL where an argument is NULL.
+    """A scalar function of `functions.py` by its lower-case name, or a UserFunction.
 
-    `least` and `greatest` skip NULL arguments instead.
+    It is NULL where an argument is NULL; `least` and `greatest` skip NULL arguments instead.
     """
 
     name: str
@@ -319,10 +320,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All that a set of SQL texts declares, in order: streams and tables, then views."""
+    """All that a set of SQL texts declares, in order: streams and tables, then views; functions in Python."""
 
     relations: tuple[Relation, ...]
     views: tuple[View, ...]
+    functions: tuple[UserFunction, ...] = ()
 
     @property
     def strategies(self) -> tuple[View, ...]:

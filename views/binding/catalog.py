@@ -20,6 +20,7 @@ from orderbook.core.errors import SqlError
 from orderbook.core.recent import Recent
 from orderbook.views import types
 from orderbook.views.binding.bound import Catalog, View
+from orderbook.views.binding.expressions import is_built_in
 from orderbook.views.binding.grouping import ViewDefinition
 from orderbook.views.binding.macros import Macros
 from orderbook.views.binding.nodes import CreateRelation, CreateView
@@ -28,6 +29,8 @@ from orderbook.views.binding.parser import TYPES, SqlText, Statement, parse, par
 from orderbook.views.binding.queries import QueryBinder
 from orderbook.views.binding.scope import identifier, nearest
 from orderbook.views.binding.typed_nodes import interval_of
+from orderbook.views.binding.user_functions import declared_functions, with_calls
+from orderbook.views.scalars.user_functions import UserFunction
 from orderbook.views.types import CLOCK, Column, Kind, Parameter, Relation, Type
 
 MAX_PRECISION = 18
@@ -274,8 +277,8 @@ def bind(
 ) -> Catalog:
     """The relations and views that SQL texts declare, with names resolved and types known.
 
-    texts: (file name or None, SQL) each: CREATE STREAM, TABLE, VIEW and STRATEGY, and at most one
-        SELECT without a name, which is a view named as its file (`view` without a file).
+    texts: (file name or None, SQL) each: CREATE STREAM, TABLE, VIEW and STRATEGY, FUNCTION where there is
+        a file, and at most one SELECT without a name, which is a view named as its file (`view` without).
     parameters: what `:name` stands for; a float is taken as the decimal its repr shows.
     instead: relations by their names, as if they had been declared so.
 
@@ -342,6 +345,7 @@ class _CatalogBinder:
     parameters: Mapping[str, Parameter]
     instead: Mapping[str, Relation]
     macros: Macros
+    functions: Mapping[str, UserFunction]
     keyed: bool = False
     number_trades: bool = False
     declared: dict[str, Relation] = field(default_factory=dict)
@@ -358,14 +362,25 @@ class _CatalogBinder:
         instead: Mapping[str, Relation],
     ) -> "_CatalogBinder":
         """One that has read the texts."""
-        binder = cls(dict(parameters), instead, Macros(texts))
+        macros = Macros(texts)
+
+        def taken(name: str) -> str | None:
+            return "a function" if is_built_in(name) else "a macro" if name in macros.names else None
+
+        functions = declared_functions(texts, _type, taken)
+        binder = cls(dict(parameters), instead, macros, functions)
         for file, sql in texts:
             binder.read(file, sql)
         return binder
 
+    @property
+    def _called(self) -> tuple[object, ...]:
+        """What macros say, and which functions in Python there are."""
+        return self.macros.said, tuple(self.functions.items())
+
     def read(self, file: str | None, sql: str) -> None:
         """Declares what one text says."""
-        said = file, sql, self.macros.said
+        said = file, sql, *self._called
         known = _TEXTS.get(said)
         if known is None:
             known = []
@@ -391,6 +406,7 @@ class _CatalogBinder:
                     raise statement.text.error(message, tree)
                 unnamed = True
             self.macros.expanded(tree, statement.text)
+            with_calls(tree, self.functions, statement.text)
             view = with_rules(_definition(statement), statement, self.parameters)
             yield view, view.text, view.named_at
 
@@ -420,12 +436,13 @@ class _CatalogBinder:
                 raise view.text.error(message, view.named_at)
         for view in self.views.values():
             self._bind(view)
-        return Catalog(tuple(self.relations.values()), tuple(self.bound.values()))
+        functions = tuple(self.functions.values())
+        return Catalog(tuple(self.relations.values()), tuple(self.bound.values()), functions)
 
     def _bind(self, view: ViewDefinition) -> None:
         if view.name in self.bound:
             return
-        said = view.name, view.sql, view.materialize, self.macros.said, self.keyed
+        said = view.name, view.sql, view.materialize, *self._called, self.keyed
         self.path.append(view.name)
         known = _VIEWS.get(said) if view.orders is None else None
         if known is None or not self._is_as_it_was(known):

@@ -29,6 +29,7 @@ from orderbook.views.binding import (
     pattern_functions,
     text_functions,
     times,
+    user_functions,
     windows,
 )
 from orderbook.views.binding.bound import (
@@ -42,7 +43,7 @@ from orderbook.views.binding.bound import (
     most_rows,
 )
 from orderbook.views.binding.literals_and_casts import LITERAL_HANDLERS
-from orderbook.views.binding.parser import SqlText
+from orderbook.views.binding.parser import SqlText, is_formula, is_function
 from orderbook.views.binding.scope import (
     Binder,
     Handler,
@@ -486,6 +487,14 @@ _CALLS: dict[str, Handler] = {
     **dict.fromkeys(("list_contains", "list_has", "array_has"), _list_contains),
     "isfinite": _finite,
 }
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a name, in lower case, is that of a function or aggregate of our SQL."""
+    upper = name.upper()
+    return is_function(upper) or is_formula(upper) or name in _CALLS or name in _NAMED
+
+
 CALL_HANDLERS: dict[type[exp.Expr], Handler] = {
     **dict.fromkeys(_NODES, _function),
     exp.Anonymous: _anonymous,
@@ -592,6 +601,7 @@ _HANDLERS: dict[type[exp.Expr], Handler] = {
     **text_functions.HANDLERS,
     **pattern_functions.HANDLERS,
     **macros.HANDLERS,
+    **user_functions.HANDLERS,
     **aggregates.HANDLERS,
     **list_aggregates.HANDLERS,
     **SUBQUERY_HANDLERS,

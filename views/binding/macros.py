@@ -52,6 +52,7 @@ class Macros:
                     raise text.error(f"parameter {own} of macro {name} is declared twice", given)
                 parameters[own] = given.args.get("default")
             self._macros[name] = Macro(parameters, tree.expression, bool(tree.args.get("table")))
+        self.names = self._macros.keys()
         for statement in declared:
             self._check(statement.text, statement.tree, [identifier(statement.tree.this, statement.text)])
 

@@ -56,6 +56,21 @@ class MacroParameter(exp.Expression):
     arg_types: ClassVar = {"this": True, "default": False}
 
 
+class CreateFunction(exp.Expression):
+    """CREATE FUNCTION in Python: `this` the name, `expressions` ColumnDefs, `kind` the type of its result.
+
+    `target` is a string, MODULE:FUNCTION.
+    """
+
+    arg_types: ClassVar = {"this": True, "expressions": False, "kind": True, "target": True}
+
+
+class UserCall(exp.Anonymous):
+    """A call of a function in Python, which is `function`; `this` its name, `expressions` its arguments."""
+
+    arg_types: ClassVar = {"this": True, "expressions": False, "function": True}
+
+
 class Outward(exp.Expression):
     """An expression that is bound in the query that stands so many `levels` further out."""
 

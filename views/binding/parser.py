@@ -24,6 +24,7 @@ from orderbook.views.binding.nodes import (
     BitOr,
     BitXor,
     Composed,
+    CreateFunction,
     CreateMacro,
     CreateParameter,
     CreateRelation,
@@ -148,9 +149,11 @@ class DeclarationParser(Parser):
         if self._match_text_seq("PARAMETER"):
             return start_at(start, self._parse_create_parameter())
         if self._match_text_seq("MACRO") or self._match_text_seq("FUNCTION"):
-            return start_at(start, self._parse_create_macro())
+            in_python = _is_typed(self._tokens[self._index - 2 :])
+            made = self._parse_create_function() if in_python else self._parse_create_macro()
+            return start_at(start, made)
         if not self._match_set((TokenType.STREAM, TokenType.TABLE)):
-            self.refuse("after CREATE write STREAM, TABLE, VIEW, MACRO, STRATEGY or PARAMETER")
+            self.refuse("after CREATE write STREAM, TABLE, VIEW, MACRO, FUNCTION, STRATEGY or PARAMETER")
         return start_at(start, self._parse_create_relation(self._prev.token_type is TokenType.TABLE))
 
     def _parse_match_recognize(self) -> Any:
@@ -203,6 +206,31 @@ class DeclarationParser(Parser):
         body = self._parse_ddl_select() if table else self._parse_disjunction()
         body = body or self.raise_error("expected what the macro stands for after AS")
         return self.expression(CreateMacro(this=name, expressions=parameters, expression=body, table=table))
+
+    def _parse_create_function(self) -> Any:
+        name = self._parse_name("function")
+        parameters = self._parse_wrapped_csv(lambda: self.marked(self._parse_typed), optional=False)
+        if not self._match_text_seq("RETURNS"):
+            self.raise_error("expected RETURNS and a type after the parameters")
+        kind = self._parse_type_of("the result")
+        if not self._match_text_seq("LANGUAGE"):
+            self.raise_error("expected LANGUAGE python after the type")
+        if not self._match_text_seq("PYTHON"):
+            self.refuse("functions are in LANGUAGE python; what SQL says itself is a macro: AS expression")
+        target = self.marked(self._parse_string) if self._match(TokenType.ALIAS) else None
+        if target is None:
+            self.raise_error("expected AS 'MODULE:FUNCTION'")
+        return self.expression(CreateFunction(this=name, expressions=parameters, kind=kind, target=target))
+
+    def _parse_typed(self) -> Any:
+        if self._curr and self._curr.token_type is TokenType.R_PAREN:
+            return None
+        name = self._parse_name("parameter")
+        return self.expression(exp.ColumnDef(this=name, kind=self._parse_type_of(f"parameter {name.name}")))
+
+    def _parse_type_of(self, what: str) -> Any:
+        kind = self.marked(lambda: self._parse_types(schema=True, allow_identifiers=False))
+        return kind or self.refuse(f"{what} needs one of the types {TYPES}")
 
     def _parse_macro_parameter(self) -> Any:
         if self._curr and self._curr.token_type is TokenType.R_PAREN:
@@ -319,7 +347,7 @@ class DeclarationParser(Parser):
 MAX_PARENTHESES = 32
 MAX_DEPTH = 120
 _FIRST = (TokenType.CREATE, TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.PIVOT)
-_STATEMENTS = "CREATE STREAM, TABLE, VIEW, MACRO, STRATEGY or PARAMETER, or SELECT"
+_STATEMENTS = "CREATE STREAM, TABLE, VIEW, MACRO, FUNCTION, STRATEGY or PARAMETER, or SELECT"
 _OF_ROWS = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "VALUES")
 
 
@@ -505,12 +533,17 @@ def is_function(name: str) -> bool:
 
     Formulas of aggregates are calls like any other, which a macro of their name comes before.
     """
-    return name not in _COMPOSED and (name in _Parser.FUNCTIONS or name in _Parser.FUNCTION_PARSERS)
+    return not is_formula(name) and (name in _Parser.FUNCTIONS or name in _Parser.FUNCTION_PARSERS)
+
+
+def is_formula(name: str) -> bool:
+    """Whether a name, in upper case, is that of an aggregate that is a formula of others."""
+    return name in _COMPOSED
 
 
 def parse(file: str | None, sql: str) -> Iterator[Statement]:
-    """The statements of one text but its CREATE PARAMETER and MACRO; raises SqlError at the first that is not
-    of our SQL."""
+    """The statements of one text but its CREATE PARAMETER, MACRO and FUNCTION; raises SqlError at the first
+    that is not of our SQL."""
     text, dialect = SqlText(file, sql), Sql()
     chunks = _chunks(_tokens(dialect, text))
     return (_statement(dialect, text, c) for c in chunks if not _creates(c, "PARAMETER", *_MACRO))
@@ -522,7 +555,16 @@ def parse_macros(file: str | None, sql: str) -> list[Statement]:
         return []
     text, dialect = SqlText(file, sql), Sql()
     chunks = _chunks(_tokens(dialect, text))
-    return [_statement(dialect, text, c) for c in chunks if _creates(c, *_MACRO)]
+    return [_statement(dialect, text, c) for c in chunks if _creates(c, *_MACRO) and not _is_typed(c)]
+
+
+def parse_functions(file: str | None, sql: str) -> list[Statement]:
+    """The CREATE FUNCTION of a text that are in Python; raises SqlError where one is wrong."""
+    if "function" not in sql.lower():
+        return []
+    text, dialect = SqlText(file, sql), Sql()
+    chunks = _chunks(_tokens(dialect, text))
+    return [_statement(dialect, text, c) for c in chunks if _creates(c, *_MACRO) and _is_typed(c)]
 
 
 def parse_parameters(file: str | None, sql: str) -> Iterator[Statement]:
@@ -539,6 +581,18 @@ _MACRO = ("MACRO", "FUNCTION")
 def _creates(chunk: Sequence[Token], *what: str) -> bool:
     first, *words = (token.text.upper() for token in chunk[:2])
     return first == "CREATE" and words[:1] != [] and words[0] in what
+
+
+def _is_typed(chunk: Sequence[Token]) -> bool:
+    """Whether a CREATE FUNCTION says the type of its result, or its language, after its parameters."""
+    depth = 0
+    for token in chunk[2:]:
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0 and token.token_type in (TokenType.ALIAS, TokenType.SEMICOLON):
+            return False
+        if depth == 0 and token.text.upper() in ("RETURNS", "LANGUAGE"):
+            return True
+    return False
 
 
 def _tokens(dialect: Dialect, text: SqlText) -> list[Token]:

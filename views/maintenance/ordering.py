@@ -18,6 +18,7 @@ from orderbook.views.calculus import (
     Val,
     Var,
     bound_by,
+    calls,
     maps_read,
     scalar_variables,
     scalars_of,
@@ -27,6 +28,7 @@ from orderbook.views.calculus import (
     variables,
     with_body,
 )
+from orderbook.views.conditions import is_condition
 from orderbook.views.m3 import MapDeclaration, Program, Result, Statement, Trigger
 from orderbook.views.names import UniqueNames, bound_in
 
@@ -41,12 +43,13 @@ def ordered_term(term: Term, bound: frozenset[Var]) -> Term:
     known = bound
     binders = bound_in(term) | bound
     pending = [(f, _needs(f, binders)) for f in term]
+    calling = any(map(calls, term))
     result: list[Factor] = []
     while pending:
         ready = [one for one in pending if one[1] <= known]
         if not ready:
             raise ValueError(f"unbound variables in {[f for f, _ in pending]}")
-        first = min(ready, key=lambda one: _rank(one[0], known))
+        first = min(ready, key=lambda one: (_rank_with_calls if calling else _rank)(one[0], known))
         pending.remove(first)
         factor = first[0]
         result.append(_inner_ordered(factor, known))
@@ -82,6 +85,15 @@ def _rank(factor: Factor, known: frozenset[Var]) -> tuple[int, int]:
     else:
         return 3, 0
     return (2, 0) if not unbound else (4, unbound * 100 - keys)
+
+
+def _rank_with_calls(factor: Factor, known: frozenset[Var]) -> tuple[int, int]:
+    """As `_rank`; users' functions are called where the other conditions that can be looked at hold."""
+    if isinstance(factor, Val) and is_condition(factor.scalar):
+        return (3, 1) if calls(factor) else (1, 0)
+    if isinstance(factor, Cmp) and calls(factor):
+        return 3, 1
+    return _rank(factor, known)
 
 
 def ordered_triggers(triggers: Iterable[Trigger], counts: Mapping[str, str | None]) -> tuple[Trigger, ...]:

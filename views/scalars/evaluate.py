@@ -57,15 +57,16 @@ def _is_at(run: str, string: str, place: int) -> bool:
 
 
 # Functions whose text argument at this place is a constant: a name or a pattern, not a value.
-NAMED = {"date_part": 0, "date_trunc": 0, "like": 1, "ilike": 1}
+NAMED = {"date_part": 0, "date_trunc": 0, "like": 1, "ilike": 1, "call": 0}
 
 
 def evaluate(op: str, args: Sequence[Any], words: texts.Texts | None = None) -> int | float:
     """The value of `op`; 0 where an argument is NULL, which is None (a NULL that is masked comes in so).
 
     Integers are exact and doubles are floats. Texts are codes of the dictionary `words`; that of `like` and
-    `ilike` may be a string. Patterns, and the names of `date_part` and `date_trunc`, are strings. Raises
-    ExactnessError beyond 128 bits and ValueError for an unknown function.
+    `ilike` may be a string. Patterns, and the names of `date_part` and `date_trunc`, are strings; what `call`
+    calls is a UserFunction. Raises ExactnessError beyond 128 bits, ValueError for an unknown function, and
+    DataError where one of a user raises.
     """
     if op == "is_null":
         return int(args[0] is None)
@@ -154,4 +155,5 @@ FUNCTIONS: dict[str, Callable[..., int | float]] = {
     **{name: _of_sums(name) for name in ("spread", "third", "fourth")},
     "date_part": _date_part,
     "date_trunc": lambda name, moment: calendar.UNITS[name](moment),
+    "call": lambda function, *args: function.value(*args),
 }

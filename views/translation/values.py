@@ -41,6 +41,7 @@ from orderbook.views.conditions import (
 )
 from orderbook.views.intervals import Types, scalar_type, sum_type
 from orderbook.views.scalars import reals, texts
+from orderbook.views.scalars.user_functions import UserFunction
 from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Relation, Type
 
 
@@ -215,8 +216,20 @@ _BUCKETS_BEGIN = 946_857_600 * SECOND
 
 
 def function(name: str, args: Sequence[Value], kind: Type) -> Value:
-    """`name(args)` of type `kind`; raises KeyError for a function that is not one of `FUNCTIONS`."""
-    return FUNCTIONS[name](args, kind)
+    """`name(args)` of type `kind`; raises KeyError for one that is neither of `FUNCTIONS` nor a user's."""
+    return _called(name, args) if isinstance(name, UserFunction) else FUNCTIONS[name](args, kind)
+
+
+def _called(function: UserFunction, args: Sequence[Value]) -> Value:
+    """A call of a user's function: not called where an argument is NULL, NULL where it has no value."""
+    valid: Scalar = TRUE
+    scalars: list[Scalar] = [Const(function)]
+    for kind, value in zip(function.parameters, args, strict=True):
+        valid = both(valid, value.valid)
+        scalars.append(as_double(value) if kind.kind is Kind.DOUBLE else value.scalar)
+    real = function.result.kind is Kind.DOUBLE
+    found = choose(valid, Apply("call", tuple(scalars)), Const(0.0 if real else 0))
+    return Value(found, function.result, both(valid, Apply("is_finite", (found,))) if real else valid)
 
 
 def _absolute(args: Sequence[Value], kind: Type) -> Value:
