@@ -6,6 +6,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 # Tests call make themselves, without the jobs of the make that runs them; processes share what Python compiles.
 PYTEST := env -u MAKEFLAGS -u MAKELEVEL -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps
 STAMP := .venv/.ready
 CONFIG ?= config.toml
 SEED ?= 1
@@ -37,7 +38,8 @@ endif
 
 setup: $(STAMP)
 
-# Modules are compiled by all processors, which pip does by one; a file that is none, as a template, is left.
+# pip uses one processor, so two of them install half of what is locked each, and all processors compile it: but for
+# packages' own tests, and a file that is no module, as a template, is left.
 $(STAMP): requirements.lock pyproject.toml
 	@for python in $(PYTHON) python3.11 python3 python3.12 python3.13; do \
 	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && found=$$python && break; \
@@ -48,9 +50,11 @@ $(STAMP): requirements.lock pyproject.toml
 	echo "setting up .venv with $$("$$found" --version)"; \
 	"$$found" -m venv --clear .venv \
 	  || { echo "$$found cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 1; }; \
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -r requirements.lock && \
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e . && \
-	{ $(BIN)/python -m compileall -qq -j 0 .venv/lib || :; } && \
+	awk '{ print > (".venv/locked-" NR % 2 ".txt") }' requirements.lock && \
+	{ $(INSTALL) -r .venv/locked-0.txt & $(INSTALL) -r .venv/locked-1.txt; code=$$?; wait $$! && [ $$code = 0 ]; } && \
+	$(INSTALL) --no-build-isolation -e . && \
+	{ said=$$($(BIN)/python -m pip --disable-pip-version-check check) || { echo "$$said" >&2; exit 1; }; } && \
+	{ $(BIN)/python -m compileall -qq -j 0 -x 'site-packages/.*/tests?/' .venv/lib || :; } && \
 	printf '%s\n' '$(CURDIR)' > $@
 
 run: $(STAMP)
