@@ -558,7 +558,7 @@ def check_relations(sources: Sequence[EventSource | ChangeSource], relations: Se
                     f"{source.name}: the program declares no stream {name!r}; {suggestion(name, declared)}; "
                     f"write CREATE STREAM {name} ({', '.join(columns)}) and its types, or say relation="
                 )
-            own = [column.name for column in declared[name].columns]
+            own = [column.name for column in declared[name].columns if not column.hidden]
             wrong = [f"lacks {c!r}" for c in columns if c not in own]
             wrong += [f"has {c!r}, which the file has not" for c in own if c not in columns]
             if wrong:

@@ -78,7 +78,8 @@ def unscaled(kind: Type) -> Type:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a stream, table or view; a `hidden` one is not among those of *."""
+    """A column of a stream, table or view; a `hidden` one is not among those of *, and numbers rows as they
+    come where they have no number."""
 
     name: str
     type: Type
@@ -107,10 +108,17 @@ class Relation:
     def column(self, name: str) -> Column | None:
         return next((c for c in self.columns if c.name == name), None)
 
+    @property
+    def number(self) -> int | None:
+        """The place of the hidden column that numbers rows as they come, where there is one."""
+        return next((place for place, c in enumerate(self.columns) if c.hidden), None)
+
 
 Parameter = int | Decimal | float | str
 # The relation that NOW() reads.
 CLOCK = "clock"
+# The stream whose hidden column may be named, as books fill it.
+TRADES = "trades"
 
 
 @dataclass(frozen=True, slots=True)

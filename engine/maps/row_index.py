@@ -64,7 +64,10 @@ EXPIRES = SLICES + 6  # the column of the time at which rows begin to expire, -1
 FRESH = SLICES + 7  # address, words used and capacity of rows that came, where they expire
 FOUND_BY = SLICES + 10  # how many of the columns rows are found by
 SPARE = SLICES + 11  # an entry that was removed, 0: none
-PLACES = SLICES + 12  # the columns, those of the primary key first; then the factor of each in its hash
+NUMBER = SLICES + 12  # 1 + the column that numbers rows as they come (row_numbers.py), 0: they have none
+LAST_NUMBER = SLICES + 13
+EQUALS = SLICES + 14  # the index that finds rows without regard to their number, 0: none
+PLACES = SLICES + 15  # the columns, those of the primary key first; then the factor of each in its hash
 
 
 def header_words(width: int) -> int:

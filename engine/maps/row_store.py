@@ -24,6 +24,7 @@ from orderbook.engine.maps.memory import (
     trailing_zeros,
 )
 from orderbook.engine.maps.row_index import (
+    EQUALS,
     EXPIRES,
     FED,
     FOUND_BY,
@@ -31,6 +32,7 @@ from orderbook.engine.maps.row_index import (
     KEEPS,
     KEY_COLUMNS,
     MAX_ROWS,
+    NUMBER,
     ROW,
     TAGS,
     TOTAL,
@@ -47,6 +49,14 @@ from orderbook.engine.maps.row_index import (
     rows_index_bytes,
     rows_open,
     tag_of,
+)
+from orderbook.engine.maps.row_numbers import (
+    arrive,
+    close_equals,
+    drop_number,
+    equals_bytes,
+    note_number,
+    number_of_last,
 )
 from orderbook.engine.maps.store_layout import ADDRESS, ENTRY_WORDS, SIZE
 
@@ -72,6 +82,8 @@ ROWS = 1
 NEAR_WORDS = 2**15
 # What is done with changes.
 LOOK, PASS, COUNT, COUNT_BELIEVED = range(4)
+# The bit of MODES of relations whose rows are numbered as they come.
+NUMBERED = 16
 
 # How a relation is fed; OPEN: its rows are there, and no change has come yet.
 UNKNOWN, FED_CHECKED, FED_UNCHECKED, OPEN = range(4)
@@ -123,6 +135,11 @@ def recount(T, at, row, h, amount):
         else:
             store(entry, ROW + load(T, WIDTH), count)
     store(T, TOTAL, total)
+    if load(T, EQUALS) != 0:
+        if amount > 0:
+            note_number(T, row)
+        else:
+            drop_number(T, row)
 
 
 @exported
@@ -149,8 +166,12 @@ def count_row(T, row, nothing):
 
 @jit()
 def modes(R, T, clock):
-    """What is done with a relation's changes that are not CHECKED, and two bits above with those that are."""
+    """What is done with a relation's changes that are not CHECKED, and two bits above with those that are.
+
+    Above both is NUMBERED.
+    """
     fed, checks, keeps = load(T, FED), load(R, CHECKS) != 0, load(T, KEEPS) != 0
+    numbered = load(T, NUMBER) != 0
     if clock != 0 or (keeps and fed == UNKNOWN):
         unchecked = checked = LOOK
     elif checks:
@@ -158,7 +179,9 @@ def modes(R, T, clock):
         checked = LOOK if fed != FED_CHECKED else COUNT_BELIEVED if keeps else PASS
     else:
         unchecked = checked = COUNT_BELIEVED if keeps else PASS
-    return unchecked | checked << 2
+        if numbered and not keeps:
+            unchecked = LOOK
+    return unchecked | checked << 2 | (NUMBERED if numbered else 0)
 
 
 @jit()
@@ -172,6 +195,9 @@ def feed(R, relation, how):
     elif keyed:
         rows_find_by(T, load(T, KEY_COLUMNS))
     store(T, FED, how)
+    if how == FED_UNCHECKED and load(T, NUMBER) != 0:
+        # Rows that go are found among those that are there.
+        store(T, KEEPS, 1)
     store(own, MODES, modes(R, T, 1 if relation == load(R, CLOCK_RELATION) else 0))
 
 
@@ -217,8 +243,13 @@ def change(R, relation, delete, checked, row):
         if fed == UNKNOWN and checks and not checked and delete:
             return NOT_THERE
         feed(R, relation, how)
-    elif checks and fed != how:
+    elif (checks or load(T, NUMBER) != 0) and fed != how:
         return MIXED
+    if load(T, NUMBER) != 0:
+        if not delete:
+            arrive(T, row)
+        elif number_of_last(T, row) == 0:
+            return NOT_THERE
     believed = checked or not checks
     if believed and load(T, KEEPS) == 0:
         return 0
@@ -328,8 +359,9 @@ def held_events(R, start, limit):
             return ended
         if kind >= 0:
             own = R + 8 * (RELATIONS + PER_RELATION * (kind >> 1))
-            mode = load(own, MODES) >> (2 if flag & CHECKED else 0) & 3
-            if mode == LOOK:
+            modes_there = load(own, MODES)
+            mode = modes_there >> (2 if flag & CHECKED else 0) & 3
+            if mode == LOOK or (kind & 1 and modes_there & NUMBERED):
                 return ended
             if mode != PASS:
                 held = load(own, ROWS) | kind & 1 | (mode & 1) << 1
@@ -352,6 +384,8 @@ def count_held(R, start, end):
         T = load(R, HELD + i) & -4
         if T != 0:
             large = max(large, load(T, SIZE) * load(T, ENTRY_WORDS))
+            if load(T, NUMBER) != 0:
+                arrive(T, row)
             h = hash_of_row(T, row)
             store(R, HASHES + i, h)
             fetch(group_at(segment_word(T, h), h))
@@ -506,6 +540,7 @@ def add_fresh(T, rows, count):
 @jit()
 def close_rows(T):
     """Gives all memory of rows back but the words of their header."""
+    close_equals(T)
     rows_close(T)
     release_list(T + 8 * FRESH)
 
@@ -513,4 +548,4 @@ def close_rows(T):
 @jit()
 def rows_bytes(T):
     """Bytes of memory behind the header."""
-    return rows_index_bytes(T) + 8 * load(T, FRESH + 2)
+    return rows_index_bytes(T) + equals_bytes(T) + 8 * load(T, FRESH + 2)

@@ -220,6 +220,7 @@ class Engine:
         into `clock` is a tick, and a message of its own.
         Raises ExactnessError when a value does not fit 128 bits, which ends the engine's use.
         """
+        changes = self._rows.store.owned(changes)
         if self._applying:
             self._queue.extend(partial(self._apply_queued, m) for m in messages(changes))
             return

@@ -5,6 +5,9 @@ name a row that is there, rows stay within `max_rows`, and no two of them agree 
 `primary_key`. Its first change decides. Rows that are only checked, or that expire, or all of them where
 `keep` says so, are counted in one store for each relation (engine/maps/row_store.py), by the loop that
 applies changes.
+
+Rows of a relation with a hidden `number` are numbered as they come (engine/maps/row_numbers.py), where they
+are counted: in the arrays of the batch, which are therefore the store's own (see `owned`).
 """
 
 import ctypes
@@ -17,18 +20,21 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from orderbook.core.changes import ChangeBatch, Dictionary
+from orderbook.core.changes import CHECKED, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.engine.maps import row_store
 from orderbook.engine.maps.batch_arrays import ARRAY_TYPES, plain_batch
 from orderbook.engine.maps.memory import Block
 from orderbook.engine.maps.row_index import (
+    EQUALS,
     EXPIRES,
     FED,
     FOUND_BY,
     FRESH,
     KEEPS,
     KEY_COLUMNS,
+    LAST_NUMBER,
     MAX_ROWS,
+    NUMBER,
     PLACES,
     ROW,
     TOTAL,
@@ -117,6 +123,7 @@ class RelationStore:
             )
         row_store.release_list(self._words.address + 8 * REFUSED)
         self._relations, self._words = list(relations), words
+        self._numbers = any(relation.number is not None for relation in relations)
 
     @property
     def retained(self) -> list[Relation]:
@@ -151,12 +158,22 @@ class RelationStore:
             row_store.feed_relation(self.address, index, OPEN)
         return rows
 
+    def owned(self, batch: ChangeBatch) -> ChangeBatch:
+        """A batch whose rows can be numbered: itself, or a copy where it is someone else's."""
+        if not self._numbers or (batch.flags & CHECKED).all():
+            return batch
+        plain = plain_batch(batch)
+        return ChangeBatch(plain.kinds, plain.flags, plain.values.copy())
+
     def admit(self, batch: ChangeBatch) -> tuple[ChangeBatch, list[Refusal]]:
         """The batch with the changes of refused events, and of the clock, skipped (kind -1), and why.
+
+        Its rows are numbered, in a copy of its values.
 
         Changes after the last end of an event are refused, since the rest of their event is not known.
         """
         left, at, found = batch.kinds.copy(), 0, []
+        batch = self.owned(batch)
         self.begin(batch)
         while True:
             at = row_store.admit_all(self.address, at, len(batch))
@@ -321,6 +338,7 @@ class _Rows:
         words[MAX_ROWS] = min(relation.max_rows, INT64_MAX)
         words[KEEPS] = keep or self.expiring
         words[EXPIRES] = names.index(relation.retain_by or "ts") if self.expiring else -1
+        words[NUMBER] = 0 if relation.number is None else 1 + relation.number
         for word, place in enumerate([*keys, *(place for place in range(len(names)) if place not in keys)]):
             words[PLACES + word] = place
         # A heap: the first time of a segment of rows in the order of time, a number that breaks ties, and it.
@@ -335,6 +353,9 @@ class _Rows:
 
     def add(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Adds rows with how often each stands."""
+        if self._relation.number is not None and len(rows):
+            highest = int(rows[:, self._relation.number].max())
+            self.words[LAST_NUMBER] = max(self.words[LAST_NUMBER], highest)
         _each(row_store.add_rows, self.words, rows, np.ascontiguousarray(counts))
 
     def nothing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -380,7 +401,11 @@ class _Rows:
         rows = np.ascontiguousarray(np.concatenate(found))
         counts = np.empty(len(rows), np.int64)
         _each(row_store.first_of_equals, self.words, rows, counts)
-        return np.repeat(rows, counts, axis=0)
+        expired = np.repeat(rows, counts, axis=0)
+        if self.words[EQUALS]:
+            # Equal rows expire together: the last first, as they are listed.
+            expired[:, self.words[NUMBER] - 1] = NULL_CODE
+        return expired
 
     def _push(self, segment: NDArray[np.int64]) -> None:
         if len(segment):

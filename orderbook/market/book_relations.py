@@ -24,7 +24,7 @@ from orderbook.views.encoding.rows import encode_row, event_batch
 from orderbook.views.encoding.values import describe_row
 from orderbook.views.m3 import Program
 from orderbook.views.program import CompiledProgram
-from orderbook.views.types import Column, Kind, Relation
+from orderbook.views.types import TRADES, Column, Kind, Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BookRelations:
         self._dictionary = dictionary
         self._problems = problems
         # It parses SQL, which only a run with books needs.
-        from orderbook.views.binding.catalog import TRADES, bind, numbered
+        from orderbook.views.binding.catalog import bind, numbered
 
         read = {trigger.relation for trigger in program.triggers}
         books = {relation.name: relation for relation in bind(()).relations}

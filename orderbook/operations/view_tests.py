@@ -268,6 +268,7 @@ class _Run:
         self._engine = Engine(program, backend)
         self._relations = {one.name: one for one in program.relations}
         self._held: dict[str, list[dict[str, Any]]] = {}
+        self._inserted = 0
         self._events: dict[str, list[ViewEvent]] = {}
         # Of times, ns.
         self._resolution = 1
@@ -328,7 +329,8 @@ class _Run:
 
     def _insert(self, relation: str, row: Mapping[str, Any], place: str) -> None:
         held = self._held.setdefault(relation, [])
-        whole = _whole(self._relation(relation, place), row, sum(map(len, self._held.values())), place)
+        whole = _whole(self._relation(relation, place), row, self._inserted, place)
+        self._inserted += 1
         self._changed(place, lambda: self._engine.insert(relation, whole), relation, (whole, True))
         held.append(whole)
 

@@ -142,6 +142,11 @@ def _table(name: str, rows: Rows, relation: Relation) -> Table:
 
     chosen = []
     for column in relation.columns:
+        if column.hidden and column.name not in rows.columns and column.name not in by_lower:
+            raise UserError(
+                f"stream {name}: views tell its rows apart, and nothing says which of equal ones came "
+                f"first; declare a PRIMARY KEY, or give a column {column.name!r} that counts them"
+            )
         own = place(column.name, "column")
         _check_type(name, column, own, found[own].dataType)
         chosen.append(_quoted(own).alias(column.name))

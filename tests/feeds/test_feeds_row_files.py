@@ -105,6 +105,26 @@ def test_rows_of_every_form_are_what_duckdb_reads(form: str, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_rows_that_a_window_leaves_equal_are_taken_in_the_order_of_the_file(
+    form: str, tmp_path: Path
+) -> None:
+    file = write_file(tmp_path, form)
+    write_file(tmp_path, "csv")
+    lagged = """SELECT symbol, SUM(size * before) AS turns FROM (
+        SELECT symbol, size, LAG(size) OVER (PARTITION BY symbol ORDER BY {by}) AS before FROM {rows}) q
+        GROUP BY symbol"""
+    day = "DATE_TRUNC('day', COALESCE(ts, TIMESTAMP '2000-01-01'))"
+    program = compile_views(VIEWS + f"CREATE VIEW turns AS {lagged.format(by=day, rows='quotes')}")
+    pipeline = Pipeline(GatedEngine(program, "interpreter"), Instruments(()))
+    source = open_source(f"rows:{file}")
+    pipeline.apply(ChangeItem(source.name, changes(source)))
+    counted = f"(SELECT *, ROW_NUMBER() OVER () AS place FROM ({read(tmp_path)}))"
+    wanted = duckdb.execute(lagged.format(by=f"{day}, place", rows=counted)).fetchall()
+    found = [tuple(row.values()) for row in pipeline.engine["turns"].values()]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
 @pytest.mark.parametrize("command", ["replay", "backtest"])
 def test_a_user_replays_and_backtests_rows(
     command: str, tmp_path: Path, orderbook: Program, monkeypatch: pytest.MonkeyPatch

@@ -117,10 +117,14 @@ def test_number_is_not_among_all_columns() -> None:
     assert engine.frame("x").columns == [*_PLAIN, "number"]
 
 
-def test_trades_of_a_users_own_are_as_declared() -> None:
-    declared = "CREATE STREAM trades (ts TIMESTAMP NOT NULL, symbol TEXT, id BIGINT, price DECIMAL(18, 8)); "
-    with pytest.raises(SqlError, match="declare a PRIMARY KEY of trades"):
-        compile_views(f"{declared}{_LAG} FROM trades")
+@pytest.mark.parametrize("key", [("number",), ("venue", "symbol", "number")])
+def test_trades_of_a_users_own_are_numbered(key: tuple[str, ...]) -> None:
+    """As books number them, where they fill them; else as they come."""
+    venue = "venue TEXT NOT NULL, " * ("venue" in key)
+    columns = f"ts TIMESTAMP NOT NULL, {venue}symbol TEXT, id BIGINT, price DECIMAL(18, 8)"
+    program = compile_views(f"CREATE STREAM trades ({columns}); {_LAG} FROM trades")
+    (trades,) = (relation for relation in program.relations if relation.name == "trades")
+    assert trades.primary_key == key and trades.number == len(trades.columns) - 1
 
 
 def test_what_a_number_does_not_help_is_told_as_before() -> None:

@@ -430,6 +430,10 @@ def test_types_orders_and_clocks_are_checked(users: SparkSession) -> None:
     stream = users.readStream.format("rate").load()
     with pytest.raises(UserError, match="quotes: a stream; views are made of DataFrames that end"):
         orderbook.spark.views({"quotes": stream}, program + view)
+    keyless = "CREATE STREAM s (at TIMESTAMP NOT NULL, last BIGINT);"
+    lagged = "CREATE VIEW n AS SELECT last - LAG(last) OVER (ORDER BY at) AS d FROM s"
+    with pytest.raises(UserError, match=r"stream s: views tell its rows apart.*declare a PRIMARY KEY"):
+        orderbook.spark.views({"s": frame}, keyless + lagged, order="at")
     with pytest.raises(UserError, match="what are the rows of the DataFrame"):
         orderbook.spark.views(frame, "depth")
     with pytest.raises(UserError, match="has no column for price"):

@@ -154,7 +154,8 @@ def test_limits_on_row_numbers(condition: str, limit: int, offset: int) -> None:
     ],
 )
 def test_row_numbers_that_something_else_reads_must_be_of_unique_rows(query: str) -> None:
-    numbered = "SELECT d, ROW_NUMBER() OVER (ORDER BY d) AS n FROM r"
+    both = "(SELECT d FROM r UNION ALL SELECT d FROM r) u"
+    numbered = f"SELECT d, ROW_NUMBER() OVER (ORDER BY d) AS n FROM {both}"
     with pytest.raises(SqlError, match="ROW_NUMBER over rows that are not proved unique"):
         bound(query.format(numbered=numbered))
 

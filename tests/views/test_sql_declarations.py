@@ -44,15 +44,12 @@ REACHED = ("Level at which a volume is reached", "Cost to trade a volume")
 # What a row's class rests on: by construct and spelling, what the refusal or `explain` names.
 RESTS: dict[str, dict[str, str]] = {
     "Nested sum with an inequality (VWAP)": dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
-    "First orders by price and time": UNIQUE,
-    "`ROW_NUMBER` of rows with a key": UNIQUE,
-    "`NTILE` of rows with a key": UNIQUE,
     "Windows of a distance: `RANGE`": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
-    "Windows of a number of rows": {**UNIQUE, "nullable": "NOT NULL"},
+    "Windows of a number of rows": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
     "Statistics over windows": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
-    "Statistics of a number of rows": {**UNIQUE, "nullable": "NOT NULL"},
+    "Statistics of a number of rows": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
     **{
-        neighbours: {**UNIQUE, "nullable": "NOT NULL"}
+        neighbours: dict.fromkeys(("nullable", "bare"), "NOT NULL")
         for neighbours in (
             "`LAG`, `LEAD`",
             "Sums over neighbours: realised variance",
@@ -70,9 +67,9 @@ RESTS: dict[str, dict[str, str]] = {
         )
     },
     "Changes from bar to bar": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
-    "`FIRST_VALUE`, `LAST_VALUE`": {**UNIQUE, "nullable": "NOT NULL"},
-    "`FIRST_VALUE`, `LAST_VALUE` of a part of the partition": {**UNIQUE, "nullable": "NOT NULL"},
-    "The last value that is not NULL: `IGNORE NULLS`": {**UNIQUE, "nullable": "NOT NULL"},
+    "`FIRST_VALUE`, `LAST_VALUE`": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
+    "`FIRST_VALUE`, `LAST_VALUE` of a part of the partition": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
+    "The last value that is not NULL: `IGNORE NULLS`": dict.fromkeys(("nullable", "bare"), "NOT NULL"),
     TEXTS: {**UNIQUE, "nullable": KEY},
     **{groups: dict.fromkeys(("nullable", "bare"), "NOT NULL") for groups in RANKED},
     SHARE: {"unchecked": "CHECK (volume >= 0)"},

@@ -31,13 +31,12 @@ from orderbook.views.binding.scope import identifier, nearest
 from orderbook.views.binding.typed_nodes import interval_of
 from orderbook.views.binding.user_functions import declared_functions, with_calls
 from orderbook.views.scalars.user_functions import UserFunction
-from orderbook.views.types import CLOCK, Column, Kind, Parameter, Relation, Type
+from orderbook.views.types import CLOCK, TRADES, Column, Kind, Parameter, Relation, Type
 
 MAX_PRECISION = 18
 # Streams of `views/schema.sql` that are not there where a view has their name.
 _HIDDEN_BY_VIEWS = frozenset({"quotes", "book_events"})
-# The stream whose rows may be equal unless they are numbered.
-TRADES, NUMBER = "trades", "number"
+NUMBER = "number"
 _SMALLINT = Type(Kind.INTEGER, 0, -(2**15), 2**15 - 1)
 _TYPES = {
     exp.DType.SMALLINT: _SMALLINT,
@@ -283,28 +282,38 @@ def bind(
     instead: relations by their names, as if they had been declared so.
 
     The streams of `views/schema.sql` come first unless the texts declare a relation of the same name, or a
-    view of the name `quotes` or `book_events`; `trades` are `numbered` where a view cannot do without. Views
-    come after the views they read. Raises SqlError with file, line and column.
+    view of the name `quotes` or `book_events`; relations without a key are `numbered` where a view cannot do
+    without. Views come after the views they read. Raises SqlError with file, line and column.
     """
     binder = _CatalogBinder.of(texts, parameters or {}, instead)
-    try:
+    with suppress(SqlError):
         return binder.catalog()
-    except SqlError as error:
-        # Keys that nothing needs are not carried along.
-        for number_trades in (False, True):
-            binder = _CatalogBinder.of(texts, parameters or {}, instead)
-            binder.keyed, binder.number_trades = True, number_trades
-            with suppress(SqlError):
-                return binder.catalog()
-        raise error
+    # Keys that nothing needs are not carried along, nor numbers.
+    with suppress(SqlError):
+        return binder.again(frozenset()).catalog()
+    needed = binder.without_key()
+    found = binder.again(needed).catalog()
+    for name in sorted(needed):
+        with suppress(SqlError):
+            found = binder.again(needed - {name}).catalog()
+            needed -= {name}
+    return found
 
 
-def numbered(trades: Relation) -> Relation:
-    """`trades` with `number`, which counts those of a book from 1 and is hidden, so that no two are equal."""
-    if trades.column(NUMBER):
-        return trades
-    number = Column(NUMBER, types.BIGINT, nullable=False, hidden=True)
-    return replace(trades, columns=(*trades.columns, number), primary_key=("venue", "symbol", NUMBER))
+def numbered(relation: Relation) -> Relation:
+    """A relation with `number`, which is hidden, so that no two of its rows are equal.
+
+    It counts the `trades` of a book from 1, and rows of other relations as they come.
+    """
+    if relation.number is not None or (relation.name == TRADES and relation.column(NUMBER)):
+        return relation
+    name = NUMBER
+    while relation.column(name):
+        name += "_"
+    number = Column(name, types.BIGINT, nullable=False, hidden=True)
+    of_books = relation.name == TRADES and relation.column("venue") and relation.column("symbol")
+    key = ("venue", "symbol", name) if of_books else (name,)
+    return replace(relation, columns=(*relation.columns, number), primary_key=key)
 
 
 # What a text declares, and where errors about it point.
@@ -340,14 +349,14 @@ _VIEWS: Recent[tuple[object, ...], _BoundView] = Recent(_KEPT)
 
 @dataclass(slots=True)
 class _CatalogBinder:
-    """keyed: as of QueryBinder. number_trades: those of `views/schema.sql` are numbered."""
+    """keyed: as of QueryBinder. numbered: names of relations whose rows are."""
 
     parameters: Mapping[str, Parameter]
     instead: Mapping[str, Relation]
     macros: Macros
     functions: Mapping[str, UserFunction]
     keyed: bool = False
-    number_trades: bool = False
+    numbered: frozenset[str] = frozenset()
     declared: dict[str, Relation] = field(default_factory=dict)
     views: dict[str, ViewDefinition] = field(default_factory=dict)
     relations: dict[str, Relation] = field(default_factory=dict)
@@ -377,6 +386,22 @@ class _CatalogBinder:
     def _called(self) -> tuple[object, ...]:
         """What macros say, and which functions in Python there are."""
         return self.macros.said, tuple(self.functions.items())
+
+    def again(self, numbers: frozenset[str]) -> "_CatalogBinder":
+        """One that binds the same anew, with keys; `numbers` are the relations whose rows are numbered."""
+        return replace(self, keyed=True, numbered=numbers, relations={}, bound={}, path=[])
+
+    def without_key(self) -> frozenset[str]:
+        """The relations whose rows can be numbered: `trades`, and those that are the texts' own."""
+        return frozenset(r.name for r in self.relations.values() if not r.primary_key and self._own(r))
+
+    def _own(self, relation: Relation) -> bool:
+        """Whether a relation is `trades`, or one that nobody but users fills."""
+        known = next((r for r in _schema() if r.name == relation.name), None)
+        if known is None or known.name not in _HIDDEN_BY_VIEWS:
+            return relation.name == TRADES or (known is None and relation.name in self.declared)
+        names = {column.name for column in relation.columns}
+        return not {"venue", "symbol"} <= names <= {column.name for column in known.columns}
 
     def read(self, file: str | None, sql: str) -> None:
         """Declares what one text says."""
@@ -428,8 +453,8 @@ class _CatalogBinder:
         predeclared = (r for r in _schema() if r.name not in own)
         declared = (*predeclared, *self.declared.values())
         self.relations = {r.name: self.instead.get(r.name, r) for r in declared}
-        if self.number_trades and TRADES not in self.declared:
-            self.relations[TRADES] = numbered(self.relations[TRADES])
+        for name in self.numbered:
+            self.relations[name] = numbered(self.relations[name])
         for view in self.views.values():
             if view.name in self.relations:
                 message = f"{view.name} is the name of a stream or table; name the view otherwise"

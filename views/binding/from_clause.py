@@ -56,7 +56,7 @@ from orderbook.views.binding.typed_nodes import (
     zero_of,
 )
 from orderbook.views.calculus import MIRRORED
-from orderbook.views.types import Column, Relation
+from orderbook.views.types import TRADES, Column, Relation
 
 
 @dataclass(slots=True)
@@ -94,9 +94,9 @@ class SourceBinder:
         named = self.queries.named(name, node, limits)
         relation = named.relation
         if isinstance(relation, Relation):
-            item = FromItem(
-                alias, id, relation.columns, frozenset(), relation.max_rows, keys=row_keys(relation)
-            )
+            columns, stored = _nameable(relation)
+            keys = row_keys(relation)
+            item = FromItem(alias, id, columns, frozenset(), relation.max_rows, stored, keys)
             self._item(node, item, scope)
             return Source(id, relation)
         return self._inlined(node, alias, id, relation, scope, named.view)
@@ -115,7 +115,8 @@ class SourceBinder:
         alone = Scope(self.queries.text, scope.parent)
         SourceBinder(self.queries).source(source.copy(), alone)
         (item,) = alone.items
-        query = pivoted(self.queries.text, source, pivot, [c.name for c in item.columns])
+        shown = [c.name for c in item.columns if not c.hidden]
+        query = pivoted(self.queries.text, source, pivot, shown)
         alias = pivot.args.get("alias") or exp.TableAlias(this=exp.to_identifier(item.alias))
         return self._derived(exp.Subquery(this=query, alias=alias.copy()), scope)
 
@@ -141,9 +142,10 @@ class SourceBinder:
         if not names:
             return item
         text = self.queries.text
-        if len(names) > len(item.columns):
-            message = f"{item.alias} has {len(item.columns)} columns, but its alias names {len(names)}"
-            raise text.error(message, names[len(item.columns)])
+        shown = sum(not column.hidden for column in item.columns)
+        if len(names) > shown:
+            message = f"{item.alias} has {shown} columns, but its alias names {len(names)}"
+            raise text.error(message, names[shown])
         given = [identifier(n, text) for n in names] + [c.name for c in item.columns[len(names) :]]
         for index, name in enumerate(given):
             if name in given[:index]:
@@ -543,8 +545,9 @@ class JoinBinder:
         """The names of USING, or of all columns that both sides of a NATURAL join have."""
         text, scope = self.queries.text, self.scope
         if str(join.args.get("method") or "").upper() == "NATURAL":
-            there = {c.name for _, c in scope.visible(right.start, right.end)}
-            names = [c.name for _, c in scope.visible(left.start, left.end) if c.name in there]
+            there = {c.name for _, c in scope.visible(right.start, right.end) if not _hidden(c)}
+            shown = [c.name for _, c in scope.visible(left.start, left.end) if not _hidden(c)]
+            names = [name for name in shown if name in there]
             if not names:
                 raise text.error("NATURAL JOIN finds no column that both sides have; write JOIN ... ON", join)
             return [(name, join) for name in dict.fromkeys(names)]
@@ -580,6 +583,18 @@ class JoinBinder:
             taken = {"RIGHT": b.taken, "FULL": a.taken + b.taken}.get(side, a.taken)
             self.scope.merged = [m for m in self.scope.merged if m not in (a, b)]
             self.scope.merged.append(MergedColumn(name, a.items + b.items, taken))
+
+
+def _hidden(column: Column | MergedColumn) -> bool:
+    return isinstance(column, Column) and column.hidden
+
+
+def _nameable(relation: Relation) -> tuple[tuple[Column, ...], dict[str, str]]:
+    """A relation's columns by names that a query can write, and what those are called that it cannot."""
+    if relation.number is None or relation.name == TRADES:
+        return relation.columns, {}
+    hidden = relation.columns[relation.number]
+    return tuple(replace(c, name="") if c is hidden else c for c in relation.columns), {"": hidden.name}
 
 
 def _moved_name(item: FromItem, column: Column) -> str:

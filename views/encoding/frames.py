@@ -5,6 +5,7 @@ which either takes a rarer form or says what is wrong, so that rows and frames o
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,8 @@ def _encode_stream(
             if len(foreign):
                 reason = f"{name}: {relation.name} has no such column; leave it null"
                 problems.append((int(rows[foreign[0]]), reason))
-    for place, column in enumerate(relation.columns):
+    for place, declared in enumerate(relation.columns):
+        column = replace(declared, nullable=declared.nullable or declared.hidden)
         series = part[column.name] if column.name in frame.columns else pl.repeat(None, len(rows), eager=True)
         try:
             values[slice(None) if whole else rows, place] = _encode_column(column, series, dictionary)

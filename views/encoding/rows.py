@@ -6,13 +6,14 @@ also says what is wrong; so both obey the same rules.
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
+from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError
 from orderbook.views.encoding.values import encode_value, pack, shown
 from orderbook.views.types import Column, Kind, Relation
@@ -30,20 +31,23 @@ _DOUBLE, _CODE = struct.Struct("<d"), struct.Struct("<q")
 
 
 class RowEncoder:
-    """Encodes rows of one relation."""
+    """Encodes rows of one relation; a hidden column need not be among them, and is NULL then."""
 
     def __init__(self, relation: Relation, dictionary: Dictionary) -> None:
         self._relation, self._dictionary = relation, dictionary
-        self._names = tuple(column.name for column in relation.columns)
-        encoders = [_encoder(column, dictionary) for column in relation.columns]
+        self._columns = tuple(replace(c, nullable=c.nullable or c.hidden) for c in relation.columns)
+        shown = [column for column in self._columns if not column.hidden]
+        self._names = tuple(column.name for column in shown)
+        encoders = [_encoder(column, dictionary) for column in shown]
         self._encoders = tuple(encoders)
         self._fields = tuple(zip(self._names, encoders, strict=True))
         self._count = len(self._names)
+        self._unnumbered = [NULL_CODE] * (len(self._columns) - self._count)
         self._values_of = (
             attrgetter(*self._names) if self._count > 1 else lambda row: (getattr(row, self._names[0]),)
         )
-        self._pack = struct.Struct(f"<{self._count}q").pack_into
-        self._values = np.zeros((1, self._count), np.int64)
+        self._pack = struct.Struct(f"<{len(self._columns)}q").pack_into
+        self._values = np.zeros((1, len(self._columns)), np.int64)
         self._words = memoryview(self._values).cast("B")  # type: ignore[arg-type]
         self._batches: dict[tuple[int, int], ChangeBatch] = {}
 
@@ -57,7 +61,7 @@ class RowEncoder:
                 codes = [encode(row[name]) for name, encode in self._fields]
             elif isinstance(row, tuple):
                 codes = [encode(value) for encode, value in zip(self._encoders, row, strict=True)]
-            elif isinstance(row, Mapping):
+            elif isinstance(row, Mapping) or self._unnumbered:
                 return self._slowly(row)
             else:
                 return [
@@ -65,7 +69,7 @@ class RowEncoder:
                 ]
         except (KeyError, ValueError, AttributeError, ArithmeticError):
             return self._slowly(row)
-        return codes if len(row) == self._count else self._slowly(row)
+        return codes + self._unnumbered if len(row) == self._count else self._slowly(row)
 
     def change(self, index: int, delete: int, row: Row, flags: int) -> ChangeBatch:
         """The batch of one change of the relation with this index; the next call writes to its arrays."""
@@ -80,12 +84,13 @@ class RowEncoder:
 
     def _slowly(self, row: Row) -> list[int]:
         found = self._by_name(row)
+        every = [column.name for column in self._columns]
         for name in found:
-            if name not in self._names:
+            if name not in every:
                 columns = ", ".join(self._names)
                 raise DataError(f"{self._relation.name} has no column {name!r}; its columns are {columns}")
         codes = []
-        for column in self._relation.columns:
+        for column in self._columns:
             where = f"{self._relation.name}.{column.name}"
             if column.name not in found and not column.nullable:
                 raise DataError(f"{where}: no value; the column is NOT NULL")
@@ -96,15 +101,15 @@ class RowEncoder:
         return codes
 
     def _by_name(self, row: Row) -> Mapping[str, Any]:
-        name = self._relation.name
+        name, every = self._relation.name, [column.name for column in self._columns]
         if isinstance(row, Mapping):
             return row
         if isinstance(row, tuple):
-            if len(row) != self._count:
+            if len(row) not in (self._count, len(every)):
                 columns = ", ".join(self._names)
                 raise DataError(f"{name}: a row of {len(row)} values; its columns are {columns}")
-            return dict(zip(self._names, row, strict=True))
-        found = {own: getattr(row, own) for own in self._names if hasattr(row, own)}
+            return dict(zip(every, row, strict=False))
+        found = {own: getattr(row, own) for own in every if hasattr(row, own)}
         if not found:
             raise DataError(
                 f"{name}: a row is a mapping of column names to values, a tuple of them in the order of the "

@@ -177,5 +177,6 @@ def describe_row(relation: Relation, codes: Sequence[int], dictionary: Dictionar
     parts = (
         f"{c.name}={shown(decoder(c.type, dictionary)(w))}"
         for c, w in zip(relation.columns, words, strict=True)
+        if not (c.hidden and w is None)
     )
     return f"({', '.join(parts)})"
