@@ -59,6 +59,9 @@ SELECT b, BIT_AND(CAST(c AS SMALLINT)) AS x, BIT_OR(CAST(a AS SMALLINT)) AS y,
     SUM(CAST(c AS INTEGER) & 3) AS s, BIT_XOR(CAST(c + b AS SMALLINT)) AS z FROM r
     WHERE XOR(CAST(b AS INTEGER), 1) > CAST(b AS INTEGER) >> 1 OR CAST(a AS INTEGER) | 2 = 3
     OR ~CAST(b AS INTEGER) = 0 GROUP BY b
+-- bits_counted
+SELECT BIT_COUNT(CAST(c AS BIGINT)) AS n, GCD(a, b) AS g, LCM(b * 6, a + 4) AS l, LCM(b, 4) AS m,
+    HEX(CAST(c AS BIGINT)) AS h, BIN(CAST(b AS BIGINT)) AS d FROM r
 -- rows_of_constants
 SELECT g.n, COUNT(r.a) AS c, MAX(u.x) AS m FROM GENERATE_SERIES(-1, 2) g(n) LEFT JOIN r ON r.b = g.n
     JOIN UNNEST([1, 5]) u(x) ON u.x > g.n GROUP BY g.n
@@ -132,6 +135,13 @@ SELECT t[2:3] AS a, t[-2:] AS b, v[1] AS c, STRING_SPLIT(t, '-')[2] AS d, t[:1] 
 -- texts_by_formats
 SELECT FORMAT('{:>4}|{}|{:03d}', v, t, n) AS a, PRINTF('%.1f %s %d%%', p, f, n) AS b, FORMAT('{:.2e}', x) AS c
     FROM names WHERE n > -2
+-- texts_by_likeness
+SELECT CASE WHEN STRLEN(t) = STRLEN(v) AND t <> '' THEN HAMMING(t, v) END AS a, JARO_SIMILARITY(t, v) AS b,
+    JARO_WINKLER_SIMILARITY(v, t) AS c, CASE WHEN t <> '' AND v <> '' THEN JACCARD(t, v) END AS d,
+    DAMERAU_LEVENSHTEIN(t, v) AS e, SHA1(v) AS f, HEX(t) AS g FROM names
+-- times_by_formats
+SELECT EXTRACT(month FROM TRY_STRPTIME('2024-0' || CAST(n AS VARCHAR), '%Y-%m')) AS a,
+    EPOCH_NS(TRY_STRPTIME(t, '%H:%M')) AS b, TRY_STRPTIME(v, '%m') IS NULL AS c FROM names
 -- texts_by_other_functions
 SELECT TRANSLATE(t, 'ab-', 'xy') AS a, MD5(v) AS b, LEVENSHTEIN(t, v) AS c,
     CHR(CAST(n AS INTEGER) + 66) AS d, SHA256(t) AS e FROM names WHERE n >= 0

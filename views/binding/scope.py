@@ -69,7 +69,6 @@ _DATE_FUNCTIONS: dict[type[exp.Expr], str] = {
 }
 _NAMES = {
     "AGE": "subtract the timestamps, which gives ns",
-    "STRPTIME": "write TIMESTAMP '2024-01-31 12:00:00', or CAST(x AS TIMESTAMP)",
 }
 _AGGREGATES = (
     "those maintained are SUM, COUNT, AVG, MIN, MAX, VARIANCE, STDDEV, SKEWNESS, KURTOSIS, CORR, COVAR_POP, "

@@ -58,7 +58,7 @@ def apply(name: str, args: Sequence[Expression]) -> Function:
                 f"{shown} of {adopted.type.kind.value} is not supported; it takes {wanted.value} there"
             )
         given.append(adopted)
-    kind = TEXT if own.result == "t" else Type(Kind.INTEGER, 0, own.low, own.high)
+    kind = {"t": TEXT, "d": DOUBLE}.get(own.result) or Type(Kind.INTEGER, 0, own.low, own.high)
     return Function(name, tuple(given), kind, any(a.nullable for a in given))
 
 
@@ -221,6 +221,66 @@ def _check_bits(sign: str, given: Sequence[Expression]) -> None:
             raise TypingError(f"{sign} of more than 64 bits is not supported; write CAST(x AS BIGINT)")
 
 
+def _bit_count(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    (value,) = _given(binder, node, 1, scope)
+    _check_bits(node.name.upper(), [value])
+    return apply("bit_count", [value])
+
+
+def _in_digits(name: str) -> Handler:
+    """HEX and BIN: of an integer its 64 bits, without leading zeros, of a TEXT its bytes."""
+
+    def handler(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
+        given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+        arguments(binder, name, node, len(given), 1, 1)
+        value = binder.value(given[0], scope)
+        if value.type.kind is Kind.TEXT and name == "hex":
+            return apply("hex_of_text", [value])
+        _check_bits(name.upper(), [value])
+        return apply(f"{'hex' if name == 'hex' else 'binary'}_of_integer", [value])
+
+    return handler
+
+
+def _common_divisor(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    given = adopt(_given(binder, node, 2, scope))
+    _check_bits(node.name.upper(), given)
+    return apply("common_divisor", given)
+
+
+def _common_multiple(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """One of them is divided by what both have; 0 of 0."""
+    (again, divisor), (one, other) = (
+        [_common_divisor(binder, node, scope) for _ in range(2)],
+        adopt(_given(binder, node, 2, scope)),
+    )
+    product = arithmetic("*", Function("div", (one, divisor), one.type, True), other)
+    most = max(-product.type.low, product.type.high)
+    size: Expression = Function("abs", (product,), replace(product.type, low=0, high=most), True)
+    if not divisor.nullable:
+        size = coalesce([size, number(0)])
+    return case([(comparison("=", again, number(0)), number(0))], size)
+
+
+def _same_length(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """HAMMING: NULL of texts of two lengths, or of none."""
+    lengths = [apply("byte_length", [value]) for value in _given(binder, node, 2, scope)]
+    same = [comparison("=", *lengths), comparison(">", lengths[0], number(0))]
+    return case([(logical("AND", same), apply("hamming", _given(binder, node, 2, scope)))], None)
+
+
+def _jaccard(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """NULL where a text is empty."""
+    lengths = [apply("byte_length", [value]) for value in _given(binder, node, 2, scope)]
+    there = logical("AND", [comparison(">", length, number(0)) for length in lengths])
+    return case([(there, apply("jaccard", _given(binder, node, 2, scope)))], None)
+
+
+def _given(binder: Binder, node: exp.Anonymous, count: int, scope: Scope) -> list[Expression]:
+    arguments(binder, node.name, node, len(node.expressions), count, count)
+    return [binder.value(n, scope) for n in node.expressions]
+
+
 def _shifted(binder: Binder, node: exp.Binary, scope: Scope) -> Expression:
     """x << n and x >> n: so many bits to the left or right, a constant."""
     left = isinstance(node, exp.BitwiseLeftShift)
@@ -335,6 +395,8 @@ HANDLERS: dict[type[exp.Expr], Handler] = {
     exp.Chr: _character,
     exp.Translate: _of("translate", "this", "from_", "to"),
     exp.MD5: _of("md5", "this"),
+    exp.SHA: _of("sha1", "this"),
+    exp.Hex: _in_digits("hex"),
     exp.Levenshtein: _of("levenshtein", "this", "expression"),
     exp.Upper: _of("upper", "this"),
     exp.Lower: _of("lower", "this"),
@@ -374,5 +436,15 @@ NAMED: dict[str, Handler] = {
     "ord": _call("code_point"),
     "sha256": _call("sha256"),
     "editdist3": _call("levenshtein"),
+    "damerau_levenshtein": _call("damerau_levenshtein"),
+    **dict.fromkeys(("hamming", "mismatches"), _same_length),
+    "jaccard": _jaccard,
+    "jaro_similarity": _call("jaro"),
+    "jaro_winkler_similarity": _call("jaro_winkler"),
+    "bit_count": _bit_count,
+    "bin": _in_digits("bin"),
+    "to_binary": _in_digits("bin"),
+    **dict.fromkeys(("gcd", "greatest_common_divisor"), _common_divisor),
+    **dict.fromkeys(("lcm", "least_common_multiple"), _common_multiple),
     "printf": _format,
 }

@@ -317,6 +317,23 @@ def _strftime(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
     return _shown(binder, "STRFTIME", of, form.name, form, scope)
 
 
+def _strptime(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
+    """STRPTIME and TRY_STRPTIME: NULL where a text is not of the format."""
+    arguments(binder, node.name, node, len(node.expressions), 2, 2)
+    of, form = node.expressions
+    if not isinstance(form, exp.Literal) or not form.is_string or not form.name:
+        instead = "write it as in '%Y-%m-%d'"
+        raise refusal(binder, f"{node.name.upper()} by a format that is no constant text", instead, node)
+    try:
+        formats.time_pattern(form.name)
+    except formats.FormatError as error:
+        raise binder.text.error(str(error), form) from None
+    (text,) = adopt([binder.value(of, scope)], TEXT)
+    if text.type.kind is not Kind.TEXT:
+        raise refusal(binder, f"{node.name.upper()} of {text.type.kind.value}", "it takes a TEXT", node)
+    return Function("time_of_text", (text, Literal(form.name, TEXT)), TIMESTAMP, nullable=True)
+
+
 def _shown(binder: Binder, name: str, of: exp.Expr, form: str, node: exp.Expr, scope: Scope) -> Expression:
     value = _moment(binder, name, of, scope)
     try:
@@ -500,6 +517,7 @@ def _length(binder: Binder, node: exp.Anonymous, scope: Scope) -> Expression:
 
 NAMED: dict[str, Handler] = {
     **{f"to_{unit}": _length for unit in _LENGTHS},
+    **dict.fromkeys(("strptime", "try_strptime"), _strptime),
     "date_part": _date_part,
     "datepart": _date_part,
     "datetrunc": _datetrunc,

@@ -14,8 +14,9 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
-from hashlib import md5, sha256
-from math import isfinite
+from hashlib import md5, sha1, sha256
+from itertools import takewhile
+from math import gcd, isfinite
 from operator import and_, or_, xor
 from typing import Any, NamedTuple, Protocol
 
@@ -25,6 +26,7 @@ from orderbook.views.scalars.formats import text_of_exact, text_of_moment
 from orderbook.views.types import INT64_MAX, TIMESTAMP
 
 SECOND = 1_000_000_000
+_WORD = 2**64 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENT = re.compile(
     r"\s*(\d{4})-(\d\d)-(\d\d)"
@@ -51,17 +53,8 @@ def moment(text: str) -> int | None:
         seconds = (calendar - _EPOCH) // timedelta(seconds=1)
     except ValueError:
         return None
-    ns = (seconds - _offset(zone)) * SECOND + fraction_ns(fraction)
+    ns = (seconds - formats.zone_seconds(zone)) * SECOND + fraction_ns(fraction)
     return ns if TIMESTAMP.low <= ns <= TIMESTAMP.high else None
-
-
-def _offset(zone: str | None) -> int:
-    """Seconds east of UTC."""
-    if zone in (None, "Z"):
-        return 0
-    assert zone is not None
-    digits = zone[1:].replace(":", "").ljust(4, "0")
-    return (-1 if zone[0] == "-" else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
 
 
 def fraction_ns(digits: str | None) -> int:
@@ -182,6 +175,69 @@ def levenshtein(one: str, other: str) -> int:
                 min(row[place] + 1, row[place - 1] + 1, before + (character != another)),
             )
     return int(row[-1])
+
+
+def damerau_levenshtein(one: str, other: str) -> int:
+    """As `levenshtein`, where two bytes side by side may change places at once."""
+    left, right = (text.encode("utf-8", "surrogatepass") for text in (one, other))
+    most = len(left) + len(right)
+    rows: list[list[int]] = [[most] * (len(right) + 2), [most, *range(len(right) + 1)]]
+    last_row: dict[int, int] = {}
+    for count, byte in enumerate(left, 1):
+        row, last = [most, count], 0
+        for place, another in enumerate(right, 1):
+            from_row, from_place = last_row.get(another, 0), last
+            moved = rows[from_row][from_place] + (count - from_row - 1) + 1 + (place - from_place - 1)
+            same = rows[count][place] + (byte != another)
+            row.append(min(same, rows[count][place + 1] + 1, row[place] + 1, moved))
+            if byte == another:
+                last = place
+        rows.append(row)
+        last_row[byte] = count
+    return rows[-1][-1]
+
+
+def hamming(one: str, other: str) -> int:
+    """At how many places the bytes of UTF-8 differ, of texts of one length."""
+    pairs = zip(*(text.encode("utf-8", "surrogatepass") for text in (one, other)), strict=False)
+    return sum(a != b for a, b in pairs)
+
+
+def jaccard(one: str, other: str) -> float:
+    """How many bytes of UTF-8 stand in both texts, of those that stand in one."""
+    left, right = ({*text.encode("utf-8", "surrogatepass")} for text in (one, other))
+    return len(left & right) / len(left | right) if left | right else 0.0
+
+
+def jaro(one: str, other: str) -> float:
+    """The similarity of Jaro (1989), of bytes of UTF-8; 0 where a text is empty."""
+    left, right = (text.encode("utf-8", "surrogatepass") for text in (one, other))
+    if not left or not right:
+        return 0.0
+    reach = max(max(len(left), len(right)) // 2 - 1, 0)
+    free, matched = [True] * len(right), []
+    for place, byte in enumerate(left):
+        for at in range(max(place - reach, 0), min(place + reach + 1, len(right))):
+            if free[at] and right[at] == byte:
+                free[at] = False
+                matched.append(byte)
+                break
+    count = len(matched)
+    if not count:
+        return 0.0
+    others = [byte for byte, is_free in zip(right, free, strict=True) if not is_free]
+    moved = sum(a != b for a, b in zip(matched, others, strict=True)) // 2
+    return (count / len(left) + count / len(right) + (count - moved) / count) / 3.0
+
+
+def jaro_winkler(one: str, other: str) -> float:
+    """As `jaro`, more where both begin alike (Winkler 1990)."""
+    similar = jaro(one, other)
+    if similar <= 0.7:
+        return similar
+    pairs = zip(*(text.encode("utf-8", "surrogatepass")[:4] for text in (one, other)), strict=False)
+    same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
+    return similar + same * 0.1 * (1.0 - similar)
 
 
 def _digest(function: Callable[..., Any]) -> Callable[[str], str]:
@@ -308,6 +364,17 @@ FUNCTIONS: dict[str, TextFunction] = {
     "md5": TextFunction("t", "t", _digest(md5)),
     "sha256": TextFunction("t", "t", _digest(sha256)),
     "levenshtein": TextFunction("tt", "i", levenshtein),
+    "damerau_levenshtein": TextFunction("tt", "i", damerau_levenshtein),
+    "hamming": TextFunction("tt", "i", hamming),
+    "jaccard": TextFunction("tt", "d", jaccard),
+    "jaro": TextFunction("tt", "d", jaro),
+    "jaro_winkler": TextFunction("tt", "d", jaro_winkler),
+    "sha1": TextFunction("t", "t", _digest(sha1)),
+    "hex_of_text": TextFunction("t", "t", lambda text: text.encode("utf-8", "surrogatepass").hex().upper()),
+    "hex_of_integer": TextFunction("i", "t", lambda value: f"{value & _WORD:X}"),
+    "binary_of_integer": TextFunction("i", "t", lambda value: f"{value & _WORD:b}"),
+    "bit_count": TextFunction("i", "i", lambda value: (value & _WORD).bit_count(), 0, 64),
+    "common_divisor": TextFunction("ii", "i", gcd, 0, INT64_MAX),
     "parts": TextFunction("tt", "i", lambda text, by: max(len(text.split(by) if by else text), 1)),
     "like_text": TextFunction("ttt", "i", patterns.like, 0, 1),
     "ilike_text": TextFunction("ttt", "i", patterns.ilike, 0, 1),
@@ -338,6 +405,8 @@ FUNCTIONS: dict[str, TextFunction] = {
     "says_boolean": TextFunction("t", "i", _there(_boolean), 0, 1),
     "moment_of_text": TextFunction("t", "i", _or_nothing(moment), -INT64_MAX, INT64_MAX),
     "says_moment": TextFunction("t", "i", _there(moment), 0, 1),
+    "time_of_text": TextFunction("tt", "i", _or_nothing(formats.strptime), -INT64_MAX, INT64_MAX),
+    "says_time": TextFunction("tt", "i", _there(formats.strptime), 0, 1),
     **{f"list_value_{letter}": TextFunction(f"{letter}i", "i", lists.list_value) for letter in "itd"},
     "listed": TextFunction("iii", "i", lists.listed, 0, 2**62),
     "list_text": TextFunction("iit", "t", lists.list_text),

@@ -454,7 +454,7 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[Value], Type], Value]] = {
     **{name: _of_texts(name) for name in texts.FUNCTIONS},
     "text_of_exact": _text_of_exact,
     "format_double": _format_double,
-    **{f"{what}_of_text": _said(what) for what in ("exact", "double", "boolean", "moment")},
+    **{f"{what}_of_text": _said(what) for what in ("exact", "double", "boolean", "moment", "time")},
 }
 
 
