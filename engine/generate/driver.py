@@ -51,6 +51,9 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
             ended = f"load(S, {DIRTY}) != 0 and flag & {END_OF_EVENT | END_OF_MESSAGE} != 0"
             fired = f"not failed(S) and look(S, flag & {END_OF_MESSAGE} != 0)"
             with w.block(f"if {ended} and {fired}:"):
+                # A row that was looked at may have called a function that raised.
+                with w.block("if failed(S):"):
+                    w.line(f"return {FAILED}")
                 w.line("give_back(rows, i + 1, end)")
                 w.line("return ~(i + 1)")
         _end(module)

@@ -430,6 +430,8 @@ class NumbaRuntime:
         """Records what became of rows of views at the end of messages, as if one ended here."""
         assert self._recording is not None
         self._recording.look(self.address, True, 0)
+        if self._state[ERROR]:
+            self._overflow()
 
     def unlook(self, view: str, per_message: bool, rows: NDArray[np.int64]) -> None:
         """Makes int64[n, words of the key and of the row] those that the last look at a recorded view saw."""

@@ -75,6 +75,18 @@ def test_what_raises_is_told_with_its_arguments(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_nobody_is_told_of_a_row_whose_function_raises(backend: str) -> None:
+    """It is called when the row is looked at, after its event."""
+    sql = declared("inverse") + "CREATE VIEW v AS SELECT n, f(x) AS y FROM r"
+    engine, told = engine_of(sql, backend), []
+    engine.subscribe("v", lambda event: told.append(event.new and event.new["y"]))
+    insert(engine, x=2.0, n=1)
+    with pytest.raises(DataError, match=r"user_signals:inverse\(0.0\) raised ZeroDivisionError"):
+        insert(engine, x=0.0, n=2)
+    assert told == [0.5]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_what_no_double_holds_is_null_and_null_is_not_called(backend: str) -> None:
     sql = declared("root") + "CREATE VIEW v AS SELECT n, f(x) AS y, f(NULL) AS z FROM r;"
     sql += declared("inverse").replace(" f(", " g(") + "CREATE VIEW w AS SELECT SUM(g(x)) AS y FROM r"
