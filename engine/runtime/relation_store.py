@@ -371,7 +371,8 @@ class _Rows:
     def standing(self, parts: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and counts of copied entries, but not of one that was removed."""
         entries = parts[0] if len(parts) == 1 else np.concatenate([self._no_entries(), *parts])
-        entries = entries[entries[:, -1] != 0]
+        counts: NDArray[np.int64] = entries[:, -1]
+        entries = entries[counts != 0]
         return entries[:, ROW:-1].copy(), entries[:, -1].copy()
 
     def _no_entries(self) -> NDArray[np.int64]:
