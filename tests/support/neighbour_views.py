@@ -73,6 +73,37 @@ VIEWS: Mapping[str, str] = {
         LAG(x, 1, 0.5) OVER (ORDER BY id) AS c FROM t""",
     "computed_order": """SELECT SUM(price - p) AS s FROM (SELECT price, LAG(price) OVER (PARTITION BY id % 2
         ORDER BY price * venue DESC, id) AS p FROM t) m""",
+    "computed_orders": """SELECT symbol, SUM(d * e) AS s, COUNT(*) AS n FROM (SELECT symbol, d,
+        LAG(d) OVER (PARTITION BY symbol ORDER BY id % 3, venue * 2 DESC, id) AS e
+        FROM (SELECT symbol, venue, id,
+        price - LEAD(price) OVER (PARTITION BY symbol ORDER BY id % 3, venue * 2 DESC, id) AS d FROM t) m) l
+        GROUP BY symbol""",
+    "by_a_computed_order": """SELECT symbol, SUM(d) AS s, COUNT(*) AS n FROM (SELECT symbol,
+        price - LEAD(price) OVER (PARTITION BY symbol ORDER BY id % 3, venue * 2 DESC, id) AS d FROM t) l
+        GROUP BY symbol""",
+    "computed_partitions": """SELECT n, SUM(d) AS s, COUNT(d) AS k FROM (SELECT id % 3 AS n,
+        price - LAG(price) OVER (PARTITION BY id % 3, symbol ORDER BY ts, id) AS d FROM t) m GROUP BY n""",
+    "by_what_may_be_null": """SELECT symbol, SUM(ABS(d)) AS s, COUNT(d) AS n FROM (SELECT symbol,
+        price - LAG(price) OVER (PARTITION BY symbol ORDER BY volume, id) AS d FROM t) m GROUP BY symbol""",
+    "null_first": """SELECT SUM(price * a) AS s, SUM(price - b) AS d FROM (SELECT price,
+        LEAD(price) OVER (ORDER BY volume DESC NULLS FIRST, x, id) AS a,
+        LAG(price) OVER (PARTITION BY symbol ORDER BY x DESC, ts, id) AS b FROM t) m""",
+    "shown_by_what_may_be_null": """SELECT id, LAG(price) OVER (ORDER BY volume, id DESC) AS a,
+        LEAD(side, 2, 'none') OVER (PARTITION BY symbol ORDER BY volume NULLS FIRST, id) AS b,
+        LAG(venue) OVER (ORDER BY note, id) AS c,
+        LAG(volume IGNORE NULLS) OVER (ORDER BY x DESC, id) AS d FROM t""",
+    "ends_by_what_may_be_null": """SELECT id,
+        FIRST_VALUE(price) OVER (PARTITION BY symbol ORDER BY volume, id) AS a,
+        LAST_VALUE(note) OVER (ORDER BY volume DESC, id ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS b,
+        LAST_VALUE(price) OVER (ORDER BY x, id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS c,
+        NTH_VALUE(price, 2) OVER (PARTITION BY symbol ORDER BY volume, id) AS d FROM t""",
+    "frames_by_what_may_be_null": """SELECT id,
+        SUM(price) OVER (PARTITION BY symbol ORDER BY volume, id ROWS 2 PRECEDING) AS a,
+        MAX(ts) OVER (ORDER BY x DESC NULLS FIRST, id ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS b,
+        COUNT(*) OVER (ORDER BY note, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS c FROM t""",
+    "frames_summed_by_what_may_be_null": """SELECT symbol, SUM(price * m) AS s FROM (SELECT symbol, price,
+        AVG(price) OVER (PARTITION BY symbol ORDER BY volume, id ROWS 2 PRECEDING) AS m FROM t) d
+        GROUP BY symbol""",
     "computed_value": f"""SELECT SUM(v) AS s FROM (SELECT LAG(price * venue + COALESCE(volume, 7)) {_W} AS v
         FROM t) m""",
     "doubles": f"""SELECT SUM(v / volume) AS s, SUM(v) AS t FROM (SELECT volume,
@@ -194,7 +225,8 @@ _LOGARITHMIC = (
     *("moves", "by_one_column", "unpartitioned", "time_weighted", "nullable", "roll", "lambda", "two_back"),
     *("flow_imbalance", "both_sides", "groups", "buckets", "filtered", "shown", "computed_value", "starts"),
     *("texts", "ends_of_texts", "texts_of_groups", "by_text", "counted_by_text"),
-    *("known", "last_known", "ends_of_rows", "ends_of_ranges"),
+    *("known", "last_known", "ends_of_rows", "ends_of_ranges", "by_a_computed_order"),
+    *("by_what_may_be_null", "null_first", "shown_by_what_may_be_null", "frames_by_what_may_be_null"),
 )
 _BY_ROWS = ("rows_away", "rows_away_of_filtered", "frames_summed", "frames_to_both_sides", "frames_ahead")
 MOST: Mapping[str, Cost] = {

@@ -36,10 +36,14 @@ from orderbook.views.binding.bound import (
 from orderbook.views.binding.scope import Binder, FromItem, Scope, refusal
 from orderbook.views.binding.typed_nodes import (
     arithmetic,
+    case,
+    coalesce,
     comparison,
     is_null,
     logical,
+    number,
     with_order,
+    zero_of,
 )
 from orderbook.views.types import Kind
 
@@ -157,6 +161,20 @@ def _total(
 
 def _is_text(expression: Expression) -> bool:
     return expression.type.kind is Kind.TEXT
+
+
+def without_null(order: Iterable[OrderItem]) -> tuple[OrderItem, ...]:
+    """The same order by what is never NULL: of an item that may be, first whether it is."""
+    found: list[OrderItem] = []
+    for item in order:
+        value = item.expression
+        if not value.nullable:
+            found.append(item)
+            continue
+        there, missing = (number(1), number(0)) if item.nulls_first else (number(0), number(1))
+        found.append(OrderItem(case([(is_null(value), missing)], there), False, False))
+        found.append(replace(item, expression=coalesce([value, zero_of(value.type)]), nulls_first=False))
+    return tuple(found)
 
 
 def unproved(scope: Scope) -> str:
@@ -290,9 +308,11 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
     if order is None:
         instead = f"write RANGE, or {unproved(scope)}"
         raise refusal(binder, "ROWS over rows that are not proved unique", instead, node)
-    if any(i.expression.nullable for i in order):
+    if frame.kind == "ROWS":
+        order = without_null(order)
+    elif any(i.expression.nullable for i in order):
         instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
-        raise refusal(binder, f"{frame.kind} over an order that may be NULL", instead, node)
+        raise refusal(binder, "RANGE over an order that may be NULL", instead, node)
     nullable = aggregate.function not in ("count", "regr_count")
     if frame.kind == "ROWS":
         rows_from = _place(binder, frame.start, scope), _place(binder, frame.end, scope)

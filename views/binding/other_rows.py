@@ -8,6 +8,7 @@ the frame, which begins with it, reaches so far.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -33,6 +34,7 @@ from orderbook.views.binding.frames import (
     rows_again,
     stands,
     unproved,
+    without_null,
 )
 from orderbook.views.binding.scope import Binder, Scope, refusal
 from orderbook.views.binding.text_functions import order_words
@@ -70,7 +72,7 @@ def function_of(node: exp.Expr) -> exp.Func | None:
 
 
 def value_of_row(binder: Binder, node: exp.Window, call: exp.Func, spec: Over, scope: Scope) -> Expression:
-    """A value of another row of the partition, in an order that is never NULL."""
+    """A value of another row of the partition."""
     name = call.sql_name()
     if not spec.order_by:
         raise binder.text.error(f"{name} needs ORDER BY in OVER", node)
@@ -78,8 +80,11 @@ def value_of_row(binder: Binder, node: exp.Window, call: exp.Func, spec: Over, s
     if spec.total is None:
         raise refusal(binder, f"{name} over rows that are not proved unique", unproved(scope), node)
     if any(i.expression.nullable for i in spec.total):
-        instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
-        raise refusal(binder, f"{name} by values that may be NULL", instead, node)
+        ends = map(type, (spec.frame.start, spec.frame.end))
+        if spec.frame.kind == "RANGE" and Distance in ends:
+            instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
+            raise refusal(binder, f"{name} of a RANGE over an order that may be NULL", instead, node)
+        spec = replace(spec, order_by=without_null(spec.order_by), total=without_null(spec.total))
     skips = isinstance(node.this, exp.IgnoreNulls) and value.nullable
     found = _Values(binder, node, call, spec, value, scope, skips)
     if isinstance(call, exp.NthValue):

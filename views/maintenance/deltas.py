@@ -140,7 +140,7 @@ def _beside(neighbour: Neighbour, changed: list[Domain], outside: frozenset[Var]
 def _one_beyond(neighbour: Neighbour, changed: Sequence[Domain]) -> tuple[Beyond, ...] | None:
     """The row beyond the only changed one; where several change, it need not be the same afterwards."""
     plain = not neighbour.away and not neighbour.apart
-    plain = plain and all(isinstance(s, Var) for s in neighbour.order)
+    plain = plain and any(isinstance(s, Var) for s in neighbour.order)
     return next_beyond(neighbour, changed[0]) if plain and len(distinct(changed)) == 1 else None
 
 

@@ -254,9 +254,14 @@ def _beyond(
 
 
 def next_beyond(neighbour: Neighbour, changed: Mapping[Var, Scalar]) -> tuple[Beyond, ...] | None:
-    """The row whose neighbour is a changed row of its rows; None where the change does not give all of it."""
+    """The row whose neighbour is a changed row of its rows; None where the change does not give all of it.
+
+    None for partitions that are computed, too: a variable of the rows cannot become what is computed.
+    """
     around = (*neighbour.values, *neighbour.partition)
     if not all(isinstance(s, Var) and s in changed for s in around):
+        return None
+    if not all(isinstance(changed[s], Var) for s in neighbour.partition if isinstance(s, Var)):
         return None
     keys = tuple(dict.fromkeys(s for s in around if isinstance(s, Var)))
     if len(keys) < len(around):
