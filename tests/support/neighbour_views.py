@@ -101,6 +101,19 @@ VIEWS: Mapping[str, str] = {
         SUM(price) OVER (PARTITION BY symbol ORDER BY volume, id ROWS 2 PRECEDING) AS a,
         MAX(ts) OVER (ORDER BY x DESC NULLS FIRST, id ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS b,
         COUNT(*) OVER (ORDER BY note, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS c FROM t""",
+    "ranges_by_what_may_be_null": """SELECT id,
+        SUM(price) OVER (PARTITION BY symbol ORDER BY volume RANGE 1 PRECEDING) AS a,
+        COUNT(*) OVER (ORDER BY volume DESC NULLS FIRST RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS b,
+        MAX(venue) OVER (PARTITION BY symbol ORDER BY x RANGE BETWEEN CURRENT ROW AND 2 FOLLOWING) AS c,
+        COUNT(note) OVER (ORDER BY volume RANGE BETWEEN 2 FOLLOWING AND 3 FOLLOWING) AS d FROM t""",
+    "ends_of_ranges_by_what_may_be_null": """SELECT id,
+        FIRST_VALUE(volume) OVER (PARTITION BY symbol ORDER BY volume RANGE 1 PRECEDING) AS a,
+        LAST_VALUE(x) OVER (ORDER BY x DESC RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS d,
+        COUNT(*) OVER w AS b, MIN(price) OVER w AS c FROM (SELECT * FROM t WHERE side = 'buy') t
+        WINDOW w AS (PARTITION BY symbol ORDER BY volume DESC RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)""",
+    "ranges_summed_by_what_may_be_null": """SELECT symbol, SUM(m * venue) AS v FROM (SELECT symbol, venue,
+        SUM(price) OVER (PARTITION BY symbol ORDER BY volume RANGE 1 PRECEDING) AS m FROM t) m
+        GROUP BY symbol""",
     "frames_summed_by_what_may_be_null": """SELECT symbol, SUM(price * m) AS s FROM (SELECT symbol, price,
         AVG(price) OVER (PARTITION BY symbol ORDER BY volume, id ROWS 2 PRECEDING) AS m FROM t) d
         GROUP BY symbol""",

@@ -101,8 +101,9 @@ NOT_SUPPORTED = [
     ),
     ("SELECT ¦LAG(price) OVER (ORDER BY order_id) FROM fills", "LAG over rows that are not proved unique"),
     (
-        KEYED + "SELECT ¦FIRST_VALUE(i) OVER (ORDER BY j RANGE 2 PRECEDING) FROM keyed",
-        "FIRST_VALUE of a RANGE over an order that may be NULL",
+        KEYED + "SELECT ¦LAST_VALUE(i) OVER (ORDER BY j RANGE BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING) "
+        "FROM keyed",
+        "LAST_VALUE of a RANGE UNBOUNDED on one side over an order that may be NULL",
     ),
     (
         KEYED + "SELECT ¦FIRST_VALUE(i) OVER (ORDER BY i GROUPS 2 PRECEDING) FROM keyed",
@@ -132,8 +133,9 @@ NOT_SUPPORTED = [
         "ROWS over rows that are not proved unique",
     ),
     (
-        KEYED + "SELECT ¦SUM(i) OVER (ORDER BY j RANGE 3 PRECEDING) FROM keyed",
-        "RANGE over an order that may be NULL",
+        KEYED + "SELECT ¦SUM(i) OVER (ORDER BY j RANGE BETWEEN 3 PRECEDING AND UNBOUNDED FOLLOWING) "
+        "FROM keyed",
+        "RANGE UNBOUNDED on one side over an order that may be NULL",
     ),
     ("SELECT ¦SUM(id) OVER (ORDER BY ts GROUPS 3 PRECEDING) FROM bids", "GROUPS with a distance"),
     (

@@ -59,7 +59,7 @@ def test_order_flow_imbalance_reads_few_maps() -> None:
 
 
 @pytest.mark.parametrize("function", ["FIRST_VALUE", "LAST_VALUE", "SUM"])
-def test_a_distance_from_what_may_be_null_is_refused(function: str) -> None:
-    window = "OVER (ORDER BY volume RANGE 2 PRECEDING)"
-    with pytest.raises(SqlError, match="RANGE over an order that may be NULL"):
+def test_a_distance_beside_an_open_end_by_what_may_be_null_is_refused(function: str) -> None:
+    window = "OVER (ORDER BY volume RANGE BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING)"
+    with pytest.raises(SqlError, match="RANGE UNBOUNDED on one side over an order that may be NULL"):
         compiled(f"{SCHEMA} CREATE VIEW v AS SELECT {function}(id) {window} AS w FROM t")

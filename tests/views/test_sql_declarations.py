@@ -44,14 +44,6 @@ REACHED = ("Level at which a volume is reached", "Cost to trade a volume")
 # What a row's class rests on: by construct and spelling, what the refusal or `explain` names.
 RESTS: dict[str, dict[str, str]] = {
     "Nested sum with an inequality (VWAP)": dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
-    **{
-        distant: dict.fromkeys(("nullable", "bare"), "NOT NULL")
-        for distant in (
-            "Windows of a distance: `RANGE`",
-            "Statistics over windows",
-            "`FIRST_VALUE`, `LAST_VALUE` of a part of the partition",
-        )
-    },
     TEXTS: {**UNIQUE, "nullable": KEY},
     **{groups: dict.fromkeys(("nullable", "bare"), "NOT NULL") for groups in RANKED},
     SHARE: {"unchecked": "CHECK (volume >= 0)"},

@@ -8,7 +8,7 @@ FOLLOWING` holds the rows whose order lies between o - a and o + b. `ROWS` holds
 from them to the row at hand, which takes an order that tells rows apart.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -311,8 +311,7 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
     if frame.kind == "ROWS":
         order = without_null(order)
     elif any(i.expression.nullable for i in order):
-        instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
-        raise refusal(binder, "RANGE over an order that may be NULL", instead, node)
+        check_ends(binder, "RANGE", node, frame)
     nullable = aggregate.function not in ("count", "regr_count")
     if frame.kind == "ROWS":
         rows_from = _place(binder, frame.start, scope), _place(binder, frame.end, scope)
@@ -329,15 +328,36 @@ def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate
         )
     repeated = (aggregate.argument, *aggregate.by, *spec.partition_by, *(i.expression for i in order))
     check_repeatable(binder, name, node, repeated)
-    rows = rows_again(binder, name, node, scope)
-    ends = Ends(binder, node, spec.partition_by, order, rows, scope)
-    conditions = [
-        *rows.same(spec.partition_by),
-        *ends.distant(frame.start, True),
-        *ends.distant(frame.end, False),
-    ]
-    found = rows.of(replace(aggregate, nullable=nullable))
-    return rows.value(found, conditions, nullable=nullable)
+
+    def over_rows(inside: Callable[[RowsAgain], list[Expression]]) -> Expression:
+        rows = rows_again(binder, name, node, scope)
+        found = rows.of(replace(aggregate, nullable=nullable))
+        return rows.value(found, [*rows.same(spec.partition_by), *inside(rows)], nullable=nullable)
+
+    def near(rows: RowsAgain) -> list[Expression]:
+        ends = Ends(binder, node, spec.partition_by, order, rows, scope)
+        return [*ends.distant(frame.start, True), *ends.distant(frame.end, False)]
+
+    return beside_null(order, over_rows, near)
+
+
+def beside_null(
+    order: Sequence[OrderItem],
+    over_rows: Callable[[Callable[["RowsAgain"], list[Expression]]], Expression],
+    near: Callable[["RowsAgain"], list[Expression]],
+) -> Expression:
+    """What `over_rows` gives of the rows near the row at hand; where its order is NULL, of those alike."""
+    found, here = over_rows(near), order[0].expression
+    if not here.nullable:
+        return found
+    return case([(is_null(here), over_rows(lambda rows: [is_null(rows.of(here))]))], found)
+
+
+def check_ends(binder: Binder, name: str, node: exp.Window, frame: WindowFrame) -> None:
+    """Refuses an end of a distance beside one that has no distance, in an order that may be NULL."""
+    if not {frame.start, frame.end}.isdisjoint((Side.START, Side.END)):
+        instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
+        raise refusal(binder, f"{name} UNBOUNDED on one side over an order that may be NULL", instead, node)
 
 
 def _place(binder: Binder, end: Side | Distance, scope: Scope) -> int | None:

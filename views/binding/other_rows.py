@@ -30,6 +30,8 @@ from orderbook.views.binding.frames import (
     Over,
     RowsAgain,
     Side,
+    beside_null,
+    check_ends,
     check_repeatable,
     rows_again,
     stands,
@@ -80,11 +82,12 @@ def value_of_row(binder: Binder, node: exp.Window, call: exp.Func, spec: Over, s
     if spec.total is None:
         raise refusal(binder, f"{name} over rows that are not proved unique", unproved(scope), node)
     if any(i.expression.nullable for i in spec.total):
-        ends = map(type, (spec.frame.start, spec.frame.end))
-        if spec.frame.kind == "RANGE" and Distance in ends:
-            instead = "declare it NOT NULL, or filter the NULLs away in a derived table"
-            raise refusal(binder, f"{name} of a RANGE over an order that may be NULL", instead, node)
-        spec = replace(spec, order_by=without_null(spec.order_by), total=without_null(spec.total))
+        by_distance = Distance in map(type, (spec.frame.start, spec.frame.end))
+        if spec.frame.kind == "RANGE" and by_distance:
+            check_ends(binder, f"{name} of a RANGE", node, spec.frame)
+        else:
+            spec = replace(spec, order_by=without_null(spec.order_by))
+        spec = replace(spec, total=without_null(spec.total or ()))
     skips = isinstance(node.this, exp.IgnoreNulls) and value.nullable
     found = _Values(binder, node, call, spec, value, scope, skips)
     if isinstance(call, exp.NthValue):
@@ -246,7 +249,7 @@ class _Values:
                     conditions.append(stands(rows.of(order), order, before=not first, or_equal=True))
             return conditions
 
-        return self._at_end_of(inside)
+        return beside_null(order, self._at_end_of, inside)
 
     def _at_end_of(self, inside: Callable[[RowsAgain], list[Expression]]) -> Expression:
         """The value in the first or last row of the partition of those that are `inside`."""
