@@ -9,6 +9,7 @@ Queries may be built with ibis, and are then taken as SQL; ibis itself is needed
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -109,16 +110,16 @@ def bound_source(
     params: Mapping[str, Parameter],
     levels: Levels = Levels(),
     instead: Mapping[str, Relation] = MappingProxyType({}),
+    numbers: bool = True,
 ) -> ProgramSource:
     """Texts with their SQL bound, which is quick; M3 is read by `compile_source`. Raises SqlError.
 
-    params: over those that the texts give by CREATE PARAMETER. instead: relations by their names, as if they
-    had been declared so.
+    params: over those that the texts give by CREATE PARAMETER. instead, numbers: as of `bind`.
     """
     with step_times.step("SQL bound"):
         sql = [t for t in texts if not is_m3(*t)]
         parameters = {**default_parameters(sql), **params}
-        catalog = bind(sql, parameters, instead)
+        catalog = bind(sql, parameters, instead, numbers)
     return ProgramSource(tuple(texts), parameters, levels, catalog, SqlCompiler())
 
 
@@ -244,7 +245,16 @@ def with_views(
                 raise statement.text.error(message, tree.this)
             if isinstance(tree, CreateRelation) and tree.this.name.lower() in predeclared:
                 raise statement.text.error(f"{tree.this.name} is declared already", tree.this)
-    return bound_source((*source.texts, *new), parameters, source.levels)
+    texts = (*source.texts, *new)
+    # Rows that have no numbers get none while they are there.
+    with suppress(SqlError):
+        return bound_source(texts, parameters, source.levels, _relations_of(source), numbers=False)
+    return bound_source(texts, parameters, source.levels)
+
+
+def _relations_of(source: ProgramSource) -> dict[str, Relation]:
+    """The relations as they are, numbered or not."""
+    return {relation.name: relation for relation in source.catalog.relations}
 
 
 def without_view(source: ProgramSource, view: str) -> ProgramSource:
@@ -264,7 +274,7 @@ def without_view(source: ProgramSource, view: str) -> ProgramSource:
     if readers:
         raise DataError(f"view {view} is read by {', '.join(readers)}; drop {readers[0]} first")
     kept = tuple(text for text in source.texts for text in _without(text, view, catalog))
-    return bound_source(kept, source.parameters, source.levels)
+    return bound_source(kept, source.parameters, source.levels, _relations_of(source), numbers=False)
 
 
 def _without(text: SourceText, view: str, catalog: Catalog) -> list[SourceText]:

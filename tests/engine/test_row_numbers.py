@@ -259,3 +259,57 @@ def test_a_name_is_that_of_the_query_around_where_rows_are_numbered() -> None:
         engine.insert("s", (x,))
     engine.insert("o", (5,))
     assert engine.frame("v").rows() == [(5, 2)] and len(engine.frame("d")) == 3
+
+
+ASOF = """CREATE STREAM fills_of_mine (ts BIGINT, symbol TEXT, price BIGINT);
+CREATE VIEW slipped AS SELECT f.symbol, f.ts, f.price - t.price AS slip
+FROM fills_of_mine f ASOF {side} JOIN ticks t ON f.symbol = t.symbol AND f.ts >= t.ts"""
+
+
+@given(st.lists(st.tuples(st.sampled_from("++-f"), ROWS, st.integers(0, 30)), max_size=16), st.booleans())
+def test_the_latest_row_of_a_moment_is_that_which_came_last(
+    steps: Sequence[tuple[str, Row, int]], outer: bool
+) -> None:
+    sql = f"{TICKS}; {ASOF.format(side='LEFT' if outer else '')}"
+    engine = orderbook.Engine(compile_asof(sql), "interpreter")
+    ticks, fills = list[Row](), list[Row]()
+    for what, row, place in steps:
+        if what == "-" and ticks:
+            gone = ticks[place % len(ticks)]
+            del ticks[len(ticks) - 1 - ticks[::-1].index(gone)]
+            engine.delete("ticks", named(gone))
+        elif what == "+":
+            ticks.append(row)
+            engine.insert("ticks", named(row))
+        elif what == "f":
+            fills.append(row[:3])
+            engine.insert("fills_of_mine", row[:3])
+        wanted = []
+        for at, symbol, price in fills:
+            found = [(t[0], n, t[2]) for n, t in enumerate(ticks) if t[1] == symbol and t[0] <= at]  # type: ignore[operator]
+            if found:
+                last = max(found, key=lambda one: one[:2])[2]
+                wanted.append((symbol, at, None if None in (price, last) else price - last))  # type: ignore[operator]
+            elif outer:
+                wanted.append((symbol, at, None))
+        assert shown(engine, "slipped") == ordered(wanted)
+
+
+@cache
+def compile_asof(sql: str) -> orderbook.CompiledProgram:
+    return orderbook.compile(sql)
+
+
+def test_views_that_come_and_go_leave_rows_as_they_are() -> None:
+    """A view that can do without numbers joins rows that have none; they stay numbered when a view goes."""
+    engine = orderbook.Engine(orderbook.compile(f"{TICKS}; CREATE VIEW n AS SELECT COUNT(*) AS n FROM ticks"))
+    asof = "CREATE VIEW s AS SELECT f.ts, t.price FROM ticks f ASOF JOIN ticks t ON f.ts >= t.ts"
+    engine.add_view(asof)
+    with pytest.raises(DataError, match="ticks is declared otherwise"):
+        engine.add_view("CREATE VIEW l AS SELECT price - LAG(price) OVER (ORDER BY ts) AS d FROM ticks")
+    engine = orderbook.Engine(program(), "interpreter", keep_rows=True)
+    for view in NAMES[:-1]:
+        engine.drop_view(view)
+    engine.insert("ticks", (0, "a", 1, 1))
+    engine.add_view(asof)
+    assert engine.frame("s").rows() == [(0, 1)]

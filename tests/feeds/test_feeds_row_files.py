@@ -70,7 +70,7 @@ def write_file(path: Path, form: str) -> Path:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows()))
     else:
         write_file(path, "csv")
-        duckdb.sql(f"COPY ({read(path)}) TO '{file}' (FORMAT parquet)")
+        duckdb.connect().execute(f"COPY ({read(path)}) TO '{file}' (FORMAT parquet)")
     return file
 
 
@@ -95,10 +95,14 @@ def test_rows_of_every_form_are_what_duckdb_reads(form: str, tmp_path: Path) -> 
     pipeline = Pipeline(GatedEngine(program, "interpreter"), Instruments(()))
     pipeline.apply(ChangeItem(source.name, found))
     view = pipeline.engine["spreads"]
-    wanted = duckdb.execute(
-        f"""SELECT symbol, firm, COUNT(*), SUM(ask - bid::DOUBLE), SUM(size), COUNT(bid), epoch_ns(MAX(seen))
+    wanted = (
+        duckdb.connect()
+        .execute(
+            f"""SELECT symbol, firm, COUNT(*), SUM(ask - bid::DOUBLE), SUM(size), COUNT(bid), epoch_ns(MAX(seen))
         FROM ({read(tmp_path)}) GROUP BY ALL"""
-    ).fetchall()
+        )
+        .fetchall()
+    )
     assert not source.problems.counts and not pipeline.problems.counts and source.progress == 1.0
     assert sorted((tuple(row.values()) for row in view.values()), key=str) == sorted(
         ((*row[:3], pytest.approx(row[3]), *row[4:]) for row in wanted), key=str
@@ -120,7 +124,7 @@ def test_rows_that_a_window_leaves_equal_are_taken_in_the_order_of_the_file(
     source = open_source(f"rows:{file}")
     pipeline.apply(ChangeItem(source.name, changes(source)))
     counted = f"(SELECT *, ROW_NUMBER() OVER () AS place FROM ({read(tmp_path)}))"
-    wanted = duckdb.execute(lagged.format(by=f"{day}, place", rows=counted)).fetchall()
+    wanted = duckdb.connect().execute(lagged.format(by=f"{day}, place", rows=counted)).fetchall()
     found = [tuple(row.values()) for row in pipeline.engine["turns"].values()]
     assert sorted(found, key=str) == sorted(wanted, key=str)
 

@@ -25,6 +25,8 @@ RIGHT = {
     "table": "q",
     "groups": "(SELECT s, ts, id, bid, COUNT(*) AS venue FROM q GROUP BY s, ts, id, bid)",
 }
+# Rows without a key that are numbered as they come are those of other tests.
+UNION = "(SELECT * FROM q UNION ALL SELECT * FROM q WHERE id < -99)"
 # The right side, outputs, the join, ON, and what follows.
 SHOWN = "t.id, w.id AS k, w.bid, w.venue"
 QUERIES = {
@@ -56,10 +58,11 @@ QUERIES = {
 def texts(name: str, key: str | None) -> tuple[str, str]:
     """The view as it is written, and as DuckDB is asked: rows of t joined with all, and numbered."""
     right, outputs, join, on, rest = QUERIES[name]
-    written = f"SELECT {outputs} FROM t {join} {RIGHT[right]} w ON {on} {rest}"
+    rows = UNION if right == "table" and key is None else RIGHT[right]
+    written = f"SELECT {outputs} FROM t {join} {rows} w ON {on} {rest}"
     way = "" if "<" in on else "DESC"
     numbered = f"""SELECT t.id AS tid, w.*, ROW_NUMBER() OVER (PARTITION BY t.id
-        ORDER BY w.ts {way}, w.id {way}, w.bid {way} NULLS LAST) AS n FROM t JOIN {RIGHT[right]} w ON {on}"""
+        ORDER BY w.ts {way}, w.id {way}, w.bid {way} NULLS LAST) AS n FROM t JOIN {rows} w ON {on}"""
     side = "LEFT" if "LEFT" in join else ""
     asked = f"""SELECT {outputs} FROM t {side} JOIN (SELECT * FROM ({numbered}) p WHERE n = 1) w
         ON w.tid = t.id {rest}"""

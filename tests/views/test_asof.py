@@ -1,7 +1,7 @@
 """ASOF JOIN takes one row of those that ON finds at the same place, by their key: as DuckDB has it."""
 
 import pytest
-from asof_views import COMPILED, SCHEMA, check
+from asof_views import COMPILED, SCHEMA, UNION, check
 from fuzz import InterpreterRuntime, compiled
 from generated_runner import GeneratedRuntime
 from uncompiled import run_uncompiled
@@ -27,7 +27,7 @@ def test_the_same_row_is_taken_in_long_streams(sample_seed: int) -> None:
 
 
 def test_rows_that_nothing_tells_apart_match_as_often_as_they_stand() -> None:
-    query = "SELECT t.id, w.id AS k FROM t ASOF JOIN q w ON t.s = w.s AND t.ts >= w.ts"
+    query = f"SELECT t.id, w.id AS k FROM t ASOF JOIN {UNION} w ON t.s = w.s AND t.ts >= w.ts"
     program = compiled(SCHEMA.format(key="", query=query))
     for runtime in (InterpreterRuntime(program), GeneratedRuntime(program)):
         runtime.change("t", True, (1, "A", 5, 0))

@@ -273,25 +273,27 @@ def bind(
     texts: Sequence[tuple[str | None, str]],
     parameters: Mapping[str, Parameter] | None = None,
     instead: Mapping[str, Relation] = MappingProxyType({}),
+    numbers: bool = True,
 ) -> Catalog:
     """The relations and views that SQL texts declare, with names resolved and types known.
 
     texts: (file name or None, SQL) each: CREATE STREAM, TABLE, VIEW and STRATEGY, FUNCTION where there is
         a file, and at most one SELECT without a name, which is a view named as its file (`view` without).
     parameters: what `:name` stands for; a float is taken as the decimal its repr shows.
-    instead: relations by their names, as if they had been declared so.
+    instead: relations by their names, as if they had been declared so. numbers: whether relations may be
+        `numbered` that are not.
 
     The streams of `views/schema.sql` come first unless the texts declare a relation of the same name, or a
     view of the name `quotes` or `book_events`; relations without a key are `numbered` where a view cannot do
     without. Views come after the views they read. Raises SqlError with file, line and column.
     """
-    binder = _CatalogBinder.of(texts, parameters or {}, instead)
+    binder = replace(_CatalogBinder.of(texts, parameters or {}, instead), numbers=numbers)
     with suppress(SqlError):
         return binder.catalog()
     # Keys that nothing needs are not carried along, nor numbers.
     with suppress(SqlError):
         return binder.again(frozenset()).catalog()
-    needed = binder.without_key()
+    needed = binder.numberable
     found = binder.again(needed).catalog()
     for name in sorted(needed):
         with suppress(SqlError):
@@ -349,7 +351,8 @@ _VIEWS: Recent[tuple[object, ...], _BoundView] = Recent(_KEPT)
 
 @dataclass(slots=True)
 class _CatalogBinder:
-    """keyed: as of QueryBinder. numbered: names of relations whose rows are."""
+    """keyed, numberable: as of QueryBinder. numbered: names of relations whose rows are. numbers: whether any
+    may be."""
 
     parameters: Mapping[str, Parameter]
     instead: Mapping[str, Relation]
@@ -357,6 +360,8 @@ class _CatalogBinder:
     functions: Mapping[str, UserFunction]
     keyed: bool = False
     numbered: frozenset[str] = frozenset()
+    numberable: frozenset[str] = frozenset()
+    numbers: bool = True
     declared: dict[str, Relation] = field(default_factory=dict)
     views: dict[str, ViewDefinition] = field(default_factory=dict)
     relations: dict[str, Relation] = field(default_factory=dict)
@@ -391,9 +396,10 @@ class _CatalogBinder:
         """One that binds the same anew, with keys; `numbers` are the relations whose rows are numbered."""
         return replace(self, keyed=True, numbered=numbers, relations={}, bound={}, path=[])
 
-    def without_key(self) -> frozenset[str]:
+    def _without_key(self) -> frozenset[str]:
         """The relations whose rows can be numbered: `trades`, and those that are the texts' own."""
-        return frozenset(r.name for r in self.relations.values() if not r.primary_key and self._own(r))
+        known = self.relations.values() if self.numbers else ()
+        return frozenset(r.name for r in known if not r.primary_key and self._own(r))
 
     def _own(self, relation: Relation) -> bool:
         """Whether a relation is `trades`, or one that nobody but users fills."""
@@ -455,6 +461,7 @@ class _CatalogBinder:
         self.relations = {r.name: self.instead.get(r.name, r) for r in declared}
         for name in self.numbered:
             self.relations[name] = numbered(self.relations[name])
+        self.numberable = self._without_key()
         for view in self.views.values():
             if view.name in self.relations:
                 message = f"{view.name} is the name of a stream or table; name the view otherwise"
@@ -467,7 +474,9 @@ class _CatalogBinder:
     def _bind(self, view: ViewDefinition) -> None:
         if view.name in self.bound:
             return
-        said = view.name, view.sql, view.materialize, *self._called, self.keyed
+        # Nothing but an as-of join asks what could be numbered.
+        could = self.numberable if "asof" in view.sql.lower() else None
+        said = view.name, view.sql, view.materialize, *self._called, self.keyed, could
         self.path.append(view.name)
         known = _VIEWS.get(said) if view.orders is None else None
         if known is None or not self._is_as_it_was(known):
@@ -503,7 +512,8 @@ class _CatalogBinder:
         parameters = _Recording(self.parameters)
         try:
             own = lookup if view.orders is None else OwnRows(view.name, lookup)
-            query = QueryBinder(view.text, parameters, own, keyed=self.keyed).query(view.tree, None)
+            binder = QueryBinder(view.text, parameters, own, keyed=self.keyed, numberable=self.numberable)
+            query = binder.query(view.tree, None)
         except RecursionError:
             message = f"view {view.name} is nested too deeply; split it into views"
             raise view.text.error(message, view.tree) from None

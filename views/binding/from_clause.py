@@ -499,6 +499,11 @@ class JoinBinder:
         if right.end - right.start > 1 or right.conditions:
             instead = "join a derived table"
             raise self.queries.text.error(refusal_text("ASOF JOIN of joins in parentheses", instead), join)
+        made = join.this.find(exp.SetOperation, exp.Group, exp.Distinct)
+        read = {table.name.lower() for table in join.this.find_all(exp.Table) if made is None}
+        if not self.scope.items[right.start].keys and read & self.queries.numberable:
+            # Numbered they are: which of those of one time is the latest is known then.
+            raise self.queries.text.error("ASOF JOIN of rows that are not proved unique", join)
         using = self._using(join, left, right)
 
         def bind() -> list[Expression]:

@@ -93,6 +93,10 @@ class Queries(Protocol):
     def keyed(self) -> bool:
         """Whether queries in FROM have what tells their rows apart."""
 
+    @property
+    def numberable(self) -> frozenset[str]:
+        """Names of relations whose rows could be numbered, and are not."""
+
     def query(self, tree: exp.Expr, parent: Scope | None, limits: RowLimits = ...) -> BoundQuery:
         """Binds a query in the scope it stands in; raises SqlError."""
 

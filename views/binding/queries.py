@@ -263,7 +263,8 @@ class QueryBinder:
 
     `lookup` gives the relation or view of a name, or raises SqlError at the node that names it. `tables`
     are the common table expressions in scope. `keyed`: queries in FROM have what tells their rows apart,
-    hidden where they do not show it, and what WHERE keeps from being NULL counts as NOT NULL.
+    hidden where they do not show it, and what WHERE keeps from being NULL counts as NOT NULL. `numberable`
+    are relations whose rows could be numbered, and are not.
     """
 
     text: SqlText
@@ -272,6 +273,7 @@ class QueryBinder:
     names: UniqueNames = field(default_factory=UniqueNames)
     tables: Mapping[str, CommonTable] = field(default_factory=dict)
     keyed: bool = False
+    numberable: frozenset[str] = frozenset()
 
     @property
     def expressions(self) -> ExpressionBinder:
@@ -298,7 +300,9 @@ class QueryBinder:
         if isinstance(found, Relation):
             return Named(found)
         lookup = self.lookup if found.orders is None else OwnRows(found.name, self.lookup)
-        inner = QueryBinder(found.text, self.parameters, lookup, self.names, keyed=self.keyed)
+        inner = QueryBinder(
+            found.text, self.parameters, lookup, self.names, keyed=self.keyed, numberable=self.numberable
+        )
         return Named(inner.query(found.tree, None, limits), found.name)
 
     def unique(self, alias: str, node: exp.Expr) -> str:
