@@ -95,12 +95,10 @@ def test_rows_of_every_form_are_what_duckdb_reads(form: str, tmp_path: Path) -> 
     pipeline = Pipeline(GatedEngine(program, "interpreter"), Instruments(()))
     pipeline.apply(ChangeItem(source.name, found))
     view = pipeline.engine["spreads"]
+    sums = "COUNT(*), SUM(ask - bid::DOUBLE), SUM(size), COUNT(bid), epoch_ns(MAX(seen))"
     wanted = (
         duckdb.connect()
-        .execute(
-            f"""SELECT symbol, firm, COUNT(*), SUM(ask - bid::DOUBLE), SUM(size), COUNT(bid), epoch_ns(MAX(seen))
-        FROM ({read(tmp_path)}) GROUP BY ALL"""
-        )
+        .execute(f"SELECT symbol, firm, {sums} FROM ({read(tmp_path)}) GROUP BY ALL")
         .fetchall()
     )
     assert not source.problems.counts and not pipeline.problems.counts and source.progress == 1.0
