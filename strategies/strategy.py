@@ -10,7 +10,6 @@ import inspect
 import logging
 import pkgutil
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -21,8 +20,9 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, Unpack, get_args
 
 import numpy as np
 
-from orderbook.core.errors import ConfigurationError, suggestion
+from orderbook.core.errors import ConfigurationError, UserError, suggestion
 from orderbook.core.units import nanoseconds
+from orderbook.core.user_modules import imported
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import Fire, Granularity
 from orderbook.market.books import AGGRESSORS
@@ -639,19 +639,11 @@ def _kind(text: str) -> type[Strategy]:
 
 
 def _module(text: str, name: str) -> ModuleType:
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    folder = Path.cwd()
     try:
-        return importlib.import_module(_full_name(name, Path(folder)))
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            near = suggestion(name, _modules())
-            raise ConfigurationError(f"strategy {text!r}: no module {name!r}; {near}") from None
-        raise ConfigurationError(f"strategy {text!r}: {name} cannot be imported: {error}") from error
-    except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        raise ConfigurationError(f"strategy {text!r}: {name} cannot be imported: {message}") from error
+        return imported(name, [folder], _modules, _full_name(name, folder))
+    except UserError as error:
+        raise ConfigurationError(f"strategy {text!r}: {error}") from error.__cause__
 
 
 def _full_name(name: str, folder: Path) -> str:

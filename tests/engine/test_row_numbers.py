@@ -1,8 +1,9 @@
 """Streams without a key, whose rows are numbered as they come where views have to tell them apart."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -212,6 +213,17 @@ def test_streams_that_nobody_needs_numbers_of_have_none() -> None:
     assert keys["ticks"] == ("number",) and keys["marks"] == () and keys["trades"] == ()
     plain = compile_views(f"{TICKS}; CREATE VIEW total AS SELECT SUM(volume) AS x FROM ticks")
     assert not {relation.name: relation.primary_key for relation in plain.relations}["ticks"]
+
+
+@pytest.mark.parametrize("form", [named, tuple, lambda row: SimpleNamespace(**named(row))])
+def test_rows_of_every_form_are_numbered(form: Callable[[Row], object]) -> None:
+    engine = orderbook.Engine(program())
+    for row in ((0, "a", 1, 1), (0, "a", 5, 1), (0, "a", 5, 1)):
+        engine.insert("ticks", form(row))
+    engine.delete("ticks", form((0, "a", 5, 1)))
+    assert engine["moves"]["a",]["variance"] == 16
+    with pytest.raises(DataError, match="ticks has no column 'count'"):
+        engine.insert("ticks", {**named((0, "a", 1, 1)), "count": 1})
 
 
 def test_a_stream_may_have_a_column_called_number() -> None:

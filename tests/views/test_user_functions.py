@@ -105,7 +105,7 @@ def test_what_no_double_holds_is_null_and_null_is_not_called(backend: str) -> No
     ("sql", "error"),
     [
         (f"CREATE FUNCTION f(x DOUBLE) RETURNS DOUBLE {IN} ¦'user_signal:decay'; ",
-         "no module 'user_signal', beside the file or installed; did you mean 'user_signals'?"),
+         "no module 'user_signal'; did you mean 'user_signals'?"),
         (f"CREATE FUNCTION f(x DOUBLE) RETURNS DOUBLE {IN} ¦'user_signals:decey'; ",
          "user_signals:decey: decey is not there in user_signals; did you mean 'decay'?"),
         (f"CREATE FUNCTION f(x DOUBLE) RETURNS DOUBLE {IN} ¦'user_signals:NoFunction'; ",

@@ -351,8 +351,7 @@ _VIEWS: Recent[tuple[object, ...], _BoundView] = Recent(_KEPT)
 
 @dataclass(slots=True)
 class _CatalogBinder:
-    """keyed, numberable: as of QueryBinder. numbered: names of relations whose rows are. numbers: whether any
-    may be."""
+    """keyed: as of QueryBinder. numbered: names of relations whose rows are. numbers: whether any may be."""
 
     parameters: Mapping[str, Parameter]
     instead: Mapping[str, Relation]
@@ -360,7 +359,6 @@ class _CatalogBinder:
     functions: Mapping[str, UserFunction]
     keyed: bool = False
     numbered: frozenset[str] = frozenset()
-    numberable: frozenset[str] = frozenset()
     numbers: bool = True
     declared: dict[str, Relation] = field(default_factory=dict)
     views: dict[str, ViewDefinition] = field(default_factory=dict)
@@ -396,8 +394,9 @@ class _CatalogBinder:
         """One that binds the same anew, with keys; `numbers` are the relations whose rows are numbered."""
         return replace(self, keyed=True, numbered=numbers, relations={}, bound={}, path=[])
 
-    def _without_key(self) -> frozenset[str]:
-        """The relations whose rows can be numbered: `trades`, and those that are the texts' own."""
+    @property
+    def numberable(self) -> frozenset[str]:
+        """The relations whose rows could be numbered: `trades`, and those that are the texts' own."""
         known = self.relations.values() if self.numbers else ()
         return frozenset(r.name for r in known if not r.primary_key and self._own(r))
 
@@ -461,7 +460,6 @@ class _CatalogBinder:
         self.relations = {r.name: self.instead.get(r.name, r) for r in declared}
         for name in self.numbered:
             self.relations[name] = numbered(self.relations[name])
-        self.numberable = self._without_key()
         for view in self.views.values():
             if view.name in self.relations:
                 message = f"{view.name} is the name of a stream or table; name the view otherwise"

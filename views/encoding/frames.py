@@ -138,9 +138,13 @@ def _encode_stream(
                 problems.append((int(rows[foreign[0]]), reason))
     for place, declared in enumerate(relation.columns):
         column = replace(declared, nullable=declared.nullable or declared.hidden)
+        own_rows = slice(None) if whole else rows
+        if column.name not in frame.columns and column.nullable:
+            values[own_rows, place] = NULL_CODE
+            continue
         series = part[column.name] if column.name in frame.columns else pl.repeat(None, len(rows), eager=True)
         try:
-            values[slice(None) if whole else rows, place] = _encode_column(column, series, dictionary)
+            values[own_rows, place] = _encode_column(column, series, dictionary)
         except _BadValueError as bad:
             problems.append((int(rows[bad.row]), f"{relation.name}.{column.name}: {bad.reason}"))
     return problems

@@ -42,7 +42,8 @@ class RowEncoder:
         self._encoders = tuple(encoders)
         self._fields = tuple(zip(self._names, encoders, strict=True))
         self._count = len(self._names)
-        self._unnumbered = [NULL_CODE] * (len(self._columns) - self._count)
+        self._hidden = [column.name for column in self._columns if column.hidden]
+        self._unnumbered = [NULL_CODE] * len(self._hidden)
         self._values_of = (
             attrgetter(*self._names) if self._count > 1 else lambda row: (getattr(row, self._names[0]),)
         )
@@ -61,12 +62,11 @@ class RowEncoder:
                 codes = [encode(row[name]) for name, encode in self._fields]
             elif isinstance(row, tuple):
                 codes = [encode(value) for encode, value in zip(self._encoders, row, strict=True)]
-            elif isinstance(row, Mapping) or self._unnumbered:
+            elif isinstance(row, Mapping) or any(hasattr(row, name) for name in self._hidden):
                 return self._slowly(row)
             else:
-                return [
-                    encode(value) for encode, value in zip(self._encoders, self._values_of(row), strict=True)
-                ]
+                values = zip(self._encoders, self._values_of(row), strict=True)
+                return [encode(value) for encode, value in values] + self._unnumbered
         except (KeyError, ValueError, AttributeError, ArithmeticError):
             return self._slowly(row)
         return codes + self._unnumbered if len(row) == self._count else self._slowly(row)

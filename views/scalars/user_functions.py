@@ -6,9 +6,7 @@ it is the text that it is shown as, by which it is equal to another.
 """
 
 import hashlib
-import importlib
 import re
-import sys
 import traceback
 from collections.abc import Sequence
 from ctypes import addressof, c_int64
@@ -27,6 +25,7 @@ from orderbook.core.user_functions import (
     digest_of,
     plain,
 )
+from orderbook.core.user_modules import imported
 from orderbook.views.types import Kind, Type
 
 if TYPE_CHECKING:
@@ -170,19 +169,8 @@ def _module(name: str, folder: str | None) -> ModuleType:
     """The module beside the file that names it, else as Python finds it or in the working folder."""
     beside = [] if folder is None else [Path(folder).resolve()]
     own = next((file for place in beside for file in _files(place, name) if file.is_file()), None)
-    for place in (Path.cwd(), *(beside if own else ())):
-        if str(place) not in sys.path:
-            sys.path.insert(0, str(place))
-    importlib.invalidate_caches()
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            near = suggestion(name, [file.stem for place in beside for file in place.glob("*.py")])
-            raise UserError(f"no module {name!r}, beside the file or installed; {near}") from None
-        raise UserError(f"{name} cannot be imported: {error}") from error
-    except Exception as error:
-        raise UserError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+    names = [file.stem for place in beside for file in place.glob("*.py")]
+    module = imported(name, [Path.cwd(), *(beside if own else ())], lambda: names)
     file = getattr(module, "__file__", None)
     if own is not None and (file is None or not own.samefile(file)):
         raise UserError(
