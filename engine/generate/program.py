@@ -4,6 +4,7 @@ Of triggers the statements (writes.py), in functions that are compiled apart whe
 function that computes a row, the one that lists them, and notes of what changed.
 """
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from operator import itemgetter
 
 from orderbook.core.recent import Recent
 from orderbook.engine.generate.expressions import (
+    STATE,
     Code,
     handle_slot,
     held_as,
@@ -86,18 +88,51 @@ def row_function(module: ModuleText, view: int) -> None:
         keys = [f"k{i}" for i in range(len(result.result.keys))]
         for i, key in enumerate(keys):
             w.line(f"{key} = load(keys, {i})")
+        _row(emitter, result, keys)
+
+
+def _row(emitter: Emitter, result: ResultPlan, keys: Sequence[str]) -> None:
+    """Writes the row of the words of keys to `out`, and returns how often it stands."""
+    w, names = emitter.writer, _key_names(emitter, result, keys)
+    count = _count(emitter, result, names)
+    w.line(f"store(out, 0, {count})")
+    if count != "1":
+        with w.block(f"if {count} == 0:"):
+            w.line("return 0")
+    for variable, pipelines in result.lets:
+        names[variable] = sum_of(emitter, Sum(pipelines, result.types[variable], result.types), names)
+    at = 1
+    for column in result.result.columns:
+        at = _column(emitter, column, names, at)
+    w.line(f"return {count}")
+
+
+# What a row reads of the state beside the entry that it stands for.
+_ELSEWHERE = re.compile(r"\b(handle_[md]\d+|look_\d+_[01]|text_value|matches|python_\d+|cut\d+)\b")
+
+
+def entry_rows_module(plan: NumberedPlan, view: int) -> str | None:
+    """The source of `row_at(S, entry, out)`: the row that an entry, wherever it lies, stands for.
+
+    None where rows are not made of the entries of one hashed store, and constants, alone.
+    """
+    module, result = ModuleText(plan), plan.results[view]
+    held = None if result.result.multiplicity is None else plan.entries_of(result.result.multiplicity)
+    if held is None or held.ordered is not None or not held.key_types:
+        return None
+    w = module.writer
+    with module.function("row_at(S, entry, out)", "Writes a row to `out`; how often it stands.") as emitter:
+        keys = [f"k{i}" for i in range(len(result.result.keys))]
+        for i, key in enumerate(keys):
+            w.line(f"{key} = {held.name}_key_{i}(entry)")
+        # It is not looked for: here it is.
+        w.remember(f"load({STATE}, {handle_slot(held.name)})", "0", "")
+        types = zip(result.result.keys, held.key_types, strict=True)
         names = _key_names(emitter, result, keys)
-        count = _count(emitter, result, names)
-        w.line(f"store(out, 0, {count})")
-        if count != "1":
-            with w.block(f"if {count} == 0:"):
-                w.line("return 0")
-        for variable, pipelines in result.lets:
-            names[variable] = sum_of(emitter, Sum(pipelines, result.types[variable], result.types), names)
-        at = 1
-        for column in result.result.columns:
-            at = _column(emitter, column, names, at)
-        w.line(f"return {count}")
+        words = [emitter.key(key.variable, kind, names) for key, kind in types]
+        w.remember(emitter.call(held, "find", *words), "entry", held.name)
+        _row(emitter, result, keys)
+    return None if _ELSEWHERE.search(w.text()) else module.text(stores=[held])
 
 
 def _key_names(emitter: Emitter, result: ResultPlan, words: Sequence[str]) -> Names:

@@ -38,6 +38,7 @@ from orderbook.engine.maps.store_layout import (
     FREE,
     FRESH,
     FULL_LOG,
+    GIVEN_BACK,
     HEAP_BYTES,
     KEY_WORDS,
     LIVE,
@@ -75,6 +76,12 @@ def pool_open(pool, block_words):
     store(pool, SLAB_BYTES, slab_bytes)
     store(pool, CAPACITY, capacity)
     return 0
+
+
+@jit()
+def slab_count(pool):
+    """How many slabs there are."""
+    return load(pool, SLAB_COUNT) & (GIVEN_BACK - 1)
 
 
 @jit()
@@ -174,7 +181,7 @@ def give_block(pool, block):
         if other != slab and load(other, LIVE) < capacity:
             unlink_slab(pool, slab)
             memory_unmap(slab, size)
-            store(pool, SLAB_COUNT, load(pool, SLAB_COUNT) - 1)
+            store(pool, SLAB_COUNT, load(pool, SLAB_COUNT) - 1 + GIVEN_BACK)
 
 
 @exported
@@ -195,7 +202,7 @@ def pool_close(pool):
         memory_unmap(slab, size)
         slab = after if after != head else 0
     store(pool, SLAB, 0)
-    store(pool, SLAB_COUNT, 0)
+    store(pool, SLAB_COUNT, load(pool, SLAB_COUNT) - slab_count(pool) + GIVEN_BACK)
     return 0
 
 
@@ -215,14 +222,14 @@ def pool_clear(pool):
     store(kept, FRESH, kept + SLAB_HEADER_BYTES)
     store(kept, NEXT, kept)
     store(kept, PREVIOUS, kept)
-    store(pool, SLAB_COUNT, 1)
+    store(pool, SLAB_COUNT, load(pool, SLAB_COUNT) - slab_count(pool) + 1 + GIVEN_BACK)
     return 0
 
 
 @exported
 def pool_bytes(pool):
     """Bytes mapped by the pool."""
-    return load(pool, SLAB_COUNT) * load(pool, SLAB_BYTES)
+    return slab_count(pool) * load(pool, SLAB_BYTES)
 
 
 @jit()

@@ -44,9 +44,10 @@ SCALE_WORDS = 5
 # A slab pool: blocks of one size out of slabs aligned to their size.
 BLOCK_BYTES = 0
 SLAB = 1  # ring of slabs; those with a free block come first
-SLAB_COUNT = 2
+SLAB_COUNT = 2  # how many there are, and GIVEN_BACK for each time that some were given back
 SLAB_BYTES = 3
 CAPACITY = 4  # blocks in a slab
+GIVEN_BACK = 1 << 32
 
 # A slab.
 LIVE = 0

@@ -108,8 +108,8 @@ class ViewCopy(Protocol):
     def end(self) -> None:
         """Notes nothing more."""
 
-    def rows(self) -> NDArray[np.int64]:
-        """After `finish`, in any thread: int64[n, words of the key and of the row]."""
+    def rows(self) -> list[NDArray[np.int64]]:
+        """After `finish`, in any thread: parts of the rows, int64[n, words of the row], at least one."""
 
 
 # Takes kinds, flags and values of a batch and where to begin; gives where it stopped, the complement of that

@@ -21,6 +21,7 @@ from orderbook.engine.generate.numbering import Constant, Real
 from orderbook.engine.generate.state_layout import (
     ACTIVE,
     CACHE,
+    CONSTANTS,
     COUNT,
     DIRTY,
     ERROR,
@@ -36,6 +37,7 @@ from orderbook.engine.generate.state_layout import (
     RECORDS,
     ROW,
     ROW_AT,
+    STORES,
     TEXT_PLACES,
     TEXT_VALUE,
     TEXT_WORDS,
@@ -100,6 +102,13 @@ class Constants:
                 self._words[place] = self._dictionary.encode(constant)
         self._extend()
         return ctypes.addressof(self._words)
+
+    def apart(self) -> Block:
+        """A state that has nothing but the constants as they are now, for code in another thread."""
+        state = Block(STORES + len(self._words))
+        state.words[STORES:] = list(self._words)
+        state[CONSTANTS] = state.address + 8 * STORES
+        return state
 
     def follow(self) -> None:
         """Takes in the strings that are new in the dictionary; call it before code meets their codes."""

@@ -2,10 +2,6 @@
 
 Its recorder: compiled code writes what it saw of recorded views to lists in memory, which become arrays
 here.
-
-Its copy of the rows of a view that has many, made in pieces while they change: triggers note the keys of
-rows that change, as they do for a watch, at a granularity at which nobody watches the view. Those rows
-are computed anew at the end.
 """
 
 import ctypes
@@ -17,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,27 +25,21 @@ from orderbook.engine.generate.measured import MeasuredWrites, numbered, read_cy
 from orderbook.engine.generate.numbering import Constant, NumberedPlan, Numbering
 from orderbook.engine.generate.program import program_module
 from orderbook.engine.generate.state_layout import (
-    ACTIVE,
     CALL_RAISED,
     CALLED,
     CALLED_WORDS,
     CHECKED_ROWS,
     CONSTANTS,
-    COUNT,
     ERROR,
     FAILED,
     FIRED,
     FIRED_CAPACITY,
     FIRED_WORDS,
-    INFINITE,
-    LIST,
-    LOOK_WORDS,
     MEASURES,
     NO_TEXT,
     NOT_DESCRIBED,
     RUN,
     UNCOUNTED,
-    WIDE_KEY,
     layout_for,
     row_words,
 )
@@ -59,10 +48,9 @@ from orderbook.engine.generate.view_diff import condition_module
 from orderbook.engine.generate.writes import Writes
 from orderbook.engine.maps.batch_arrays import ARRAY_TYPES, plain_batch
 from orderbook.engine.maps.memory import Block, address_of, callable_at
-from orderbook.engine.maps.shapes import hashed
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics
-from orderbook.engine.plan.steps import Directory, Plan, ResultPlan, Store
+from orderbook.engine.plan.steps import Directory, Plan, Store
 from orderbook.engine.runtime.interface import Direct, Firing, Recording, Records, Row, Runtime, Watch
 from orderbook.engine.runtime.map_entries import Entries, MapRows, Match
 from orderbook.engine.runtime.numba_memory import (
@@ -72,22 +60,18 @@ from orderbook.engine.runtime.numba_memory import (
     Watching,
     columns_at,
 )
-from orderbook.engine.runtime.relation_store import RelationStore, apart_from
+from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.engine.runtime.row_format import (
     RecordFormat,
     RowFormat,
     UnpackedFiring,
     UnpackedRow,
-    infinite_error,
-    overflow_error,
+    noted_error_of,
     unpacker,
-    wide_key_error,
     word_of,
 )
 from orderbook.engine.runtime.store_entries import (
-    StoreCopy,
     add_entries,
-    copy_module,
     counted,
     entries_of,
     fill_store,
@@ -96,6 +80,7 @@ from orderbook.engine.runtime.store_entries import (
     rows_of_store,
     same_directory,
 )
+from orderbook.engine.runtime.view_copies import FEWEST, NumbaViewCopy
 from orderbook.views.calculus import Scalar
 from orderbook.views.m3 import Program
 from orderbook.views.scalars.user_functions import noted_error
@@ -161,129 +146,6 @@ def _records(held: _Words, form: RowFormat, with_old: bool) -> Records:
         columns_at(address, size, count, 1 + keys, words if with_old else 0),
         columns_at(address, size, count, 1 + keys + words, words),
     )
-
-
-ROWS = '''\
-"""Rows of a view by their keys."""
-
-from {program} import row_{view}
-from orderbook.core.jit import jit
-
-
-@jit(error_model='numpy', nogil=True)
-def rows_at(S, keys, out, address):
-    """Writes keys and rows to int64 out[n, words], which begins at `address`; how many there are."""
-    row = 0
-    for i in range(len(keys)):
-        for j in range({count}):
-            out[row, j] = keys[i, j]
-        own = address + 8 * row * out.shape[1]
-        if row_{view}(S, own, own + 8 * {count}) != 0:
-            row += 1
-    return row
-'''
-
-
-class MutableMemory(Protocol):
-    """Words of raw memory."""
-
-    def __getitem__(self, place: int, /) -> int: ...
-
-    def __setitem__(self, place: int, word: int, /) -> None: ...
-
-
-# A view of fewer rows is copied at once, in a few ms.
-FEWEST = 10_000
-# Slabs of entries whose rows are computed in one piece: some thousands, in one or two ms.
-_SLABS = 2
-
-
-class NumbaViewCopy:
-    """A ViewCopy of the rows that a store's entries are."""
-
-    def __init__(
-        self,
-        runtime: "NumbaRuntime",
-        result: ResultPlan,
-        view: int,
-        handle: int,
-        state: MutableMemory,
-        places: Sequence[int],
-    ) -> None:
-        """handle: of the store whose entries are the rows. state, places: where the view's looks lie."""
-        self._runtime, self._looks, self._name = runtime, runtime.looks, result.result.name
-        self._keys = len(result.result.keys)
-        self._words = self._keys + row_words(result)
-        self._handle, self._state, self._places = handle, state, places
-        self._at: int | None = None
-        program = runtime.module.__name__
-        text = ROWS.format(program=program, view=view, count=self._keys)
-        self._module: ModuleType = publish_text("view", text)
-        # Modules are made in one thread; others only call them.
-        self._shape = hashed(self._keys, "i", ())
-        copy_module()
-        self._store: StoreCopy | None = None
-        self._parts: list[NDArray[np.int64]] = []
-        # Keys that have changed, and their rows at the end.
-        self._changed = np.empty((0, self._keys), np.int64)
-        self._now = np.empty((0, self._words), np.int64)
-
-    def prepare(self) -> None:
-        empty = self._shape.create()
-        StoreCopy(empty, self._keys, _SLABS).piece()
-        self._shape.destroy(empty)
-        nothing = np.empty((0, self._keys), np.int64)
-        self._rows(nothing)
-        apart_from([np.empty((0, self._words), np.int64)], nothing)
-
-    def begin(self) -> bool:
-        for place in self._places:
-            if not self._state[place + ACTIVE]:
-                self._at = place
-                self._state[place + COUNT] = 0
-                self._state[place + ACTIVE] = 1
-                self._store = StoreCopy(self._handle, self._keys, _SLABS)
-                return True
-        return False
-
-    @property
-    def stale(self) -> bool:
-        return self._runtime.looks is not self._looks
-
-    def piece(self) -> bool:
-        assert self._store is not None
-        done = self._store.piece()
-        self._parts += [self._rows(keys) for keys in self._store.parts]
-        self._store.parts.clear()
-        return done
-
-    def finish(self) -> None:
-        assert self._at is not None
-        count = self._state[self._at + COUNT]
-        if count < 0:
-            # Any row may have changed.
-            self._parts = [self._runtime.row_words(self._name)]
-        elif count:
-            words = (ctypes.c_int64 * (count * self._keys)).from_address(self._state[self._at + LIST])
-            self._changed = np.unique(np.array(words, np.int64).reshape(count, self._keys), axis=0)
-            self._now = self._rows(self._changed)
-        self.end()
-
-    def end(self) -> None:
-        if self._at is not None and not self.stale:
-            free(self._state[self._at + LIST])
-            for word in range(LOOK_WORDS):
-                self._state[self._at + word] = 0
-        self._at = None
-
-    def rows(self) -> NDArray[np.int64]:
-        return np.concatenate([self._now, *apart_from(self._parts, self._changed)])
-
-    def _rows(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        out = np.empty((len(keys), self._words), np.int64)
-        keys = np.ascontiguousarray(keys)
-        count = self._module.rows_at(self._runtime.address, keys, out, out.ctypes.data)
-        return out[:count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -542,7 +404,8 @@ class NumbaRuntime:
         if held is None or not held.key_types or self._shape(held).size(self._handle(held)) < FEWEST:
             return None
         looks = tuple(self._layout.look(number, per_message) for per_message in (False, True))
-        return NumbaViewCopy(self, self.plan.results[number], number, self._handle(held), self._state, looks)
+        handle = self._handle(held)
+        return NumbaViewCopy(self, self._numbered, view, number, handle, self._state, looks)
 
     def map_sizes(self) -> dict[str, int]:
         """Entries of every map's store; maps that share one are counted together."""
@@ -647,6 +510,15 @@ class NumbaRuntime:
         for s in stores:
             fill_store(self._shape(s), self._handle(s), s, whole)
 
+    @property
+    def program(self) -> Program:
+        """The program that it runs."""
+        return self.plan.program
+
+    def constants_apart(self) -> Block:
+        """See Constants.apart."""
+        return self._constants.apart()
+
     def _overflow(self) -> None:
         """Raises what the state notes: a value beyond 128 bits, a key beyond 64, or a double beyond all."""
         noted = self._state[ERROR]
@@ -655,8 +527,7 @@ class NumbaRuntime:
             raise self._texts.problem
         if noted == CALL_RAISED:
             raise noted_error([self._state[CALLED + word] for word in range(CALLED_WORDS)])
-        errors = {INFINITE: infinite_error, WIDE_KEY: wide_key_error}
-        raise errors.get(noted, overflow_error)(self.plan.program)
+        raise noted_error_of(noted, self.plan.program)
 
     def _shape(self, held: Store) -> ModuleType:
         return self._shapes[held.name]

@@ -486,7 +486,7 @@ class RowsCopy:
 
     def begin(self) -> None:
         """Begins, or begins again where all rows have been replaced."""
-        self._store = StoreCopy(self._rows.words.address, ROW + self._width + 1)
+        self._store = StoreCopy(self._rows.words.address)
         self._found_by = self._rows.words[FOUND_BY]
         self._notes: list[NDArray[np.int64]] | None = []
         self._changed = np.empty((0, self._width), np.int64)
@@ -516,7 +516,7 @@ class RowsCopy:
         """After `finish`, in any thread: rows int64[n, width], and how often each stands, int64[n]."""
         changed, places = np.unique(self._changed, axis=0, return_index=True)
         there = self._counts[places] != 0
-        rows, counts = self._rows.standing(self._store.parts)
+        rows, counts = self._rows.standing([own.entries(ROW + self._width + 1) for own in self._store.taken])
         others = np.column_stack([rows, counts])
         (left,) = apart_from([others], changed)
         return (

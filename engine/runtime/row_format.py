@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_MESSAGE, NULL_CODE, ChangeBatch, Word
-from orderbook.core.errors import DataError, ExactnessError
-from orderbook.engine.generate.state_layout import column_words
+from orderbook.core.errors import DataError, ExactnessError, OrderbookError
+from orderbook.engine.generate.state_layout import INFINITE, WIDE_KEY, column_words
 from orderbook.engine.plan.stores import layout_of
 from orderbook.engine.runtime.interface import Firing, PlainRow, Recording, Records, Row, Runtime, Watch
 from orderbook.engine.runtime.map_entries import recode
@@ -175,6 +175,12 @@ def word_of(value: Word, kind: Type) -> int:
     if value is None:
         return NULL_CODE
     return _bits(float(value)) if kind.kind is Kind.DOUBLE else int(value)
+
+
+def noted_error_of(noted: int, program: Program) -> OrderbookError:
+    """The error that a state notes, but for those of functions."""
+    errors = {INFINITE: infinite_error, WIDE_KEY: wide_key_error}
+    return errors.get(noted, overflow_error)(program)
 
 
 def overflow_error(program: Program) -> ExactnessError:

@@ -8,7 +8,7 @@ splitting; in the order of memory they do not.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 
@@ -24,97 +24,181 @@ from orderbook.engine.runtime.map_entries import Entries, MapColumn, MapRows, Ma
 from orderbook.views.types import Kind
 
 COPY = '''\
-"""Copies the entries of a hashed store."""
+"""Copies slabs of a hashed store as they lie, and takes the entries out of such copies."""
 
 import numpy as np
+from orderbook.engine.maps import hash_index
 from orderbook.engine.maps.store_layout import (
-    BLOCK_BYTES, CAPACITY, ENTRY_POOL, FREE, FRESH, LIVE, NEXT, SLAB, SLAB_COUNT, SLAB_HEADER_BYTES
+    BLOCK_BYTES, CAPACITY, ENTRY_POOL, FREE, FRESH, GIVEN_BACK, LIVE, NEXT, SLAB, SLAB_COUNT,
+    SLAB_HEADER_BYTES,
 )
-from orderbook.engine.maps.memory import load
+from orderbook.engine.maps.memory import load, memory_move
 from orderbook.core.jit import jit
 
 
 @jit(nogil=True)
 def slab_count(H):
     """How many slabs hold the store's entries."""
-    return load(H + 8 * ENTRY_POOL, SLAB_COUNT)
+    return hash_index.slab_count(H + 8 * ENTRY_POOL)
+
+
+@jit(nogil=True)
+def given_back(H):
+    """How often slabs were given back."""
+    return load(H + 8 * ENTRY_POOL, SLAB_COUNT) // GIVEN_BACK
+
+
+@jit(nogil=True)
+def form(H):
+    """Bytes of an entry, and how many a slab has room for."""
+    pool = H + 8 * ENTRY_POOL
+    return load(pool, BLOCK_BYTES), load(pool, CAPACITY)
 
 
 @jit(nogil=True)
 def slabs(H, out):
-    """The address of each slab, and how many entries it holds, to int64 out[slabs, 2]."""
+    """The address of each slab to int64 out[n]."""
     slab = load(H + 8 * ENTRY_POOL, SLAB)
     for row in range(len(out)):
-        out[row, 0] = slab
-        out[row, 1] = load(slab, LIVE)
+        out[row] = slab
         slab = load(slab, NEXT)
 
 
 @jit(nogil=True)
-def copy(H, addresses, out):
-    """Copies the entries of these slabs to int64 out[n, words], the first `words` of each."""
-    pool = H + 8 * ENTRY_POOL
-    size = load(pool, BLOCK_BYTES)
-    free = np.zeros(load(pool, CAPACITY), np.bool_)
+def describe(addresses, out):
+    """The address of each slab, how many entries it holds, and its bytes in use, to int64 out[n, 3]."""
+    for row in range(len(out)):
+        slab = int(addresses[row])
+        out[row, 0] = slab
+        out[row, 1] = load(slab, LIVE)
+        out[row, 2] = load(slab, FRESH) - slab
+
+
+@jit(nogil=True)
+def take(places, copies):
+    """Copies slabs, as `describe` tells of them, to these addresses."""
+    for row in range(len(places)):
+        memory_move(int(copies[row]), int(places[row, 0]), int(places[row, 2]))
+
+
+@jit(nogil=True)
+def standing(slab, copy, size, free):
+    """Notes which blocks of a copied slab hold no entry; how many there are of both."""
+    first = slab + SLAB_HEADER_BYTES
+    count = (load(copy, FRESH) - first) // size
+    free[:] = False
+    block = load(copy, FREE)
+    while block != 0:
+        free[(block - first) // size] = True
+        block = load(copy + (block - slab), 0)
+    return count
+
+
+@jit(nogil=True)
+def entries(places, copies, size, capacity, out):
+    """The entries of copied slabs to int64 out[n, words], the first `words` of each."""
+    free = np.zeros(capacity, np.bool_)
     row = 0
-    for address in addresses:
-        slab = int(address)
-        first = slab + SLAB_HEADER_BYTES
-        count = (load(slab, FRESH) - first) // size
-        free[:] = False
-        block = load(slab, FREE)
-        while block != 0:
-            free[(block - first) // size] = True
-            block = load(block, 0)
-        for number in range(count):
+    for slab in range(len(places)):
+        copy = int(copies[slab])
+        for number in range(standing(int(places[slab, 0]), copy, size, free)):
             if not free[number]:
+                entry = copy + SLAB_HEADER_BYTES + size * number
                 for word in range(out.shape[1]):
-                    out[row, word] = load(first + size * number, word)
+                    out[row, word] = load(entry, word)
                 row += 1
 '''
-# Slabs copied in one piece: 64 KB each, together about a millisecond.
-_PIECE = 24
+# Slabs copied in one piece: 64 KB each, together some tenths of a millisecond.
+_PIECE = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Slabs:
+    """Slabs of a hashed store, copied as they lay.
+
+    places: int64[n, 3], the address of each, its entries and its bytes. copies: int64[n], where its copy
+    lies, in `memory`. size, capacity: bytes of an entry, and how many a slab has room for.
+    """
+
+    places: NDArray[np.int64]
+    copies: NDArray[np.int64]
+    memory: NDArray[np.uint8]
+    size: int
+    capacity: int
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return int(self.places[:, 1].sum())
+
+    def entries(self, words: int) -> NDArray[np.int64]:
+        """The first words of every entry: int64[n, words]; in any thread."""
+        out = np.empty((len(self), words), np.int64)
+        copy_module().entries(self.places, self.copies, self.size, self.capacity, out)
+        return out
 
 
 def copied(handle: int, words: int) -> NDArray[np.int64]:
     """The first words of every entry of a hashed store that has keys: int64[n, words]."""
-    return _copied(handle, _slabs(handle), words)
+    here = _slabs(handle)
+    return Slabs(_described(here), here, _NO_ROOM, *copy_module().form(handle)).entries(words)
+
+
+_NO_ROOM = np.empty(0, np.uint8)
+NO_SLABS = Slabs(np.empty((0, 3), np.int64), np.empty(0, np.int64), _NO_ROOM, 1, 1)
 
 
 class StoreCopy:
     """A copy of a hashed store that has keys, made in pieces while the store changes.
 
-    parts: int64[n, words] each, of the pieces so far. Entries that are in the store from the beginning to
-    the end are in them once; entries that came or went meanwhile may be there as they were at any time.
+    taken: what was copied so far. Entries that are in the store from the beginning to the end are in it once;
+    entries that came or went meanwhile may be there as they were at any time.
     """
 
-    def __init__(self, handle: int, words: int, slabs: int | None = None) -> None:
-        """slabs: how many are copied in a piece, where not so many as take a millisecond."""
-        self.parts: list[NDArray[np.int64]] = []
-        self._handle, self._words, self._slabs = handle, words, slabs or _PIECE
-        self._left = _slabs(handle)[:, 0]
+    def __init__(self, handle: int, slabs: int | None = None, room: NDArray[np.uint8] = _NO_ROOM) -> None:
+        """slabs: how many are copied in a piece, where not so many as take some tenths of a millisecond.
+
+        room: memory for copies, where there is some.
+        """
+        self.taken: list[Slabs] = []
+        self._handle, self._slabs, self._room = handle, slabs or _PIECE, room
+        self._left, self._given_back = _slabs(handle), copy_module().given_back(handle)
 
     def piece(self) -> bool:
         """Copies a piece; whether it was the last."""
+        if self._given_back != (given_back := copy_module().given_back(self._handle)):
+            # Slabs may have gone since, with all that was in them.
+            self._left = self._left[np.isin(self._left, _slabs(self._handle))]
+            self._given_back = given_back
         now, self._left = self._left[: self._slabs], self._left[self._slabs :]
-        # A slab may have gone since, with all that was in it.
-        there = _slabs(self._handle)
-        there = there[np.isin(there[:, 0], now)]
-        if len(there):
-            self.parts.append(_copied(self._handle, there, self._words))
+        self.taken.append(self._copied(_described(now)))
         return not len(self._left)
+
+    def _copied(self, places: NDArray[np.int64]) -> Slabs:
+        ends, size = np.cumsum(places[:, 2]), int(places[:, 2].sum())
+        memory, self._room = self._room[:size], self._room[size:]
+        if len(memory) < size:
+            memory = np.empty(size, np.uint8)
+        copies = memory.ctypes.data + ends - places[:, 2]
+        copy_module().take(places, copies)
+        return Slabs(places, copies, memory, *copy_module().form(self._handle))
+
+
+def used_bytes(handle: int) -> int:
+    """Bytes of a hashed store's slabs that are in use."""
+    return int(_described(_slabs(handle))[:, 2].sum())
 
 
 def _slabs(handle: int) -> NDArray[np.int64]:
-    """Address and entries of each slab: int64[slabs, 2]."""
-    out = np.empty((copy_module().slab_count(handle), 2), np.int64)
+    """The address of each slab: int64[slabs]."""
+    out = np.empty(copy_module().slab_count(handle), np.int64)
     copy_module().slabs(handle, out)
     return out
 
 
-def _copied(handle: int, slabs: NDArray[np.int64], words: int) -> NDArray[np.int64]:
-    out = np.empty((int(slabs[:, 1].sum()), words), np.int64)
-    copy_module().copy(handle, np.ascontiguousarray(slabs[:, 0]), out)
+def _described(slabs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Address, entries and used bytes of each slab: int64[slabs, 3]."""
+    out = np.empty((len(slabs), 3), np.int64)
+    copy_module().describe(slabs, out)
     return out
 
 

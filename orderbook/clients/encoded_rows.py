@@ -1,6 +1,6 @@
 """Encoded rows of views and relations, and the tables that any process makes of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,35 +25,40 @@ _TIMESTAMP = pa.timestamp("ns")
 class EncodedRows:
     """Encoded rows of views and relations by name, which any process can have; see `Snapshot`.
 
-    views: how rows are read, and int64[n, words of the key and of the row]. relations: the declaration, and
-    rows int64[n, columns] with how often each stands, int64[n].
+    views: how rows are read, and parts, int64[n, words of the row]. relations: the declaration, and rows
+    int64[n, columns] with how often each stands, int64[n].
     """
 
-    views: Mapping[str, tuple[Result, NDArray[np.int64]]]
+    views: Mapping[str, tuple[Result, Sequence[NDArray[np.int64]]]]
     relations: Mapping[str, tuple[Relation, Rows]]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all rows."""
-        views = sum(rows.nbytes for _, rows in self.views.values())
+        views = sum(part.nbytes for _, parts in self.views.values() for part in parts)
         return views + sum(rows.nbytes + counts.nbytes for _, (rows, counts) in self.relations.values())
 
     def tables(self, dictionary: Dictionary) -> dict[str, pa.Table]:
         """See `Snapshot.tables`."""
-        views = {name: view_table(result, rows, dictionary) for name, (result, rows) in self.views.items()}
+        views = {
+            name: pa.concat_tables(_row_table(result, part, dictionary) for part in parts)
+            for name, (result, parts) in self.views.items()
+        }
         return views | {
             name: relation_table(one, rows, dictionary) for name, (one, rows) in self.relations.items()
         }
 
     def batches(self, dictionary: Dictionary) -> Iterator[pa.RecordBatch]:
         """The rows of `tables`, one after the other, some thousands at a time."""
-        for result, rows in self.views.values():
-            for at in range(0, len(rows), _BATCH_ROWS):
-                yield from view_table(result, rows[at : at + _BATCH_ROWS], dictionary).to_batches(_BATCH_ROWS)
+        for result, parts in self.views.values():
+            for part in parts:
+                for at in range(0, len(part), _BATCH_ROWS):
+                    rows = part[at : at + _BATCH_ROWS]
+                    yield from _row_table(result, rows, dictionary).to_batches(_BATCH_ROWS)
         for one, (values, counts) in self.relations.values():
             for at in range(0, len(values), _BATCH_ROWS):
-                part = values[at : at + _BATCH_ROWS], counts[at : at + _BATCH_ROWS]
-                yield from relation_table(one, part, dictionary).to_batches(_BATCH_ROWS)
+                own = values[at : at + _BATCH_ROWS], counts[at : at + _BATCH_ROWS]
+                yield from relation_table(one, own, dictionary).to_batches(_BATCH_ROWS)
 
     def schema(self) -> pa.Schema:
         """Of the one view or relation that there is, see `table_schema`."""
@@ -63,8 +68,11 @@ class EncodedRows:
 
 def view_table(result: Result, rows: NDArray[np.int64], dictionary: Dictionary) -> pa.Table:
     """Rows of a view as a table, from int64[n, words] laid out as `RowFormat` says."""
-    form = RowFormat(result)
-    own = rows[:, form.key_count :]
+    return _row_table(result, rows[:, len(result.keys) :], dictionary)
+
+
+def _row_table(result: Result, rows: NDArray[np.int64], dictionary: Dictionary) -> pa.Table:
+    form, own = RowFormat(result), rows
     if len(own) and own[:, 0].max() > 1:
         own = np.repeat(own, own[:, 0], axis=0)
     arrays = []

@@ -5,7 +5,7 @@ other.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -41,12 +41,12 @@ Pace = Callable[[Callable[[], bool]], Awaitable[bool]]
 class EngineSnapshot:
     """What an engine held after one event.
 
-    views: by name, how rows are read, and what gives int64[n, words of the key and of the row]. relations:
-    by name, the declaration; their rows are in `copied`.
+    views: by name, how rows are read, and what gives parts, int64[n, words of the row]. relations: by name,
+    the declaration; their rows are in `copied`.
     """
 
     version: Version
-    views: Mapping[str, tuple[Result, Callable[[], NDArray[np.int64]]]]
+    views: Mapping[str, tuple[Result, Callable[[], Sequence[NDArray[np.int64]]]]]
     relations: Mapping[str, Relation]
     copied: RelationsCopy
     dictionary: Dictionary
@@ -148,16 +148,18 @@ def _taken(
 ) -> EngineSnapshot:
     declared = {relation.name: relation for relation in engine.program.relations}
     relations = {name: declared[name] for name in names if name in declared}
-    found: dict[str, tuple[Result, Callable[[], NDArray[np.int64]]]] = {}
+    found: dict[str, tuple[Result, Callable[[], Sequence[NDArray[np.int64]]]]] = {}
     for name in names:
         if name not in declared:
             view, own = engine[name], views.get(name)
-            found[name] = view.layout.result, _given(view.row_words()) if own is None else own.rows
+            result = view.layout.result
+            rows = _given(view.row_words(), len(result.keys)) if own is None else own.rows
+            found[name] = result, rows
     return EngineSnapshot(engine.version, found, relations, copied, engine.dictionary)
 
 
-def _given(rows: NDArray[np.int64]) -> Callable[[], NDArray[np.int64]]:
-    return lambda: rows
+def _given(rows: NDArray[np.int64], keys: int) -> Callable[[], Sequence[NDArray[np.int64]]]:
+    return lambda: [np.ascontiguousarray(rows[:, keys:])]
 
 
 def _check_kept(engine: "Engine", relation: str) -> None:

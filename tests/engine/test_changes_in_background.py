@@ -182,7 +182,7 @@ def test_a_query_beside_changes_sees_all_relations_at_one_moment(
 
 def test_views_of_many_rows_are_copied_in_pieces_at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     from orderbook.engine.runtime import numba_runtime
-    from orderbook.engine.runtime.numba_runtime import NumbaViewCopy
+    from orderbook.engine.runtime.view_copies import NumbaViewCopy
 
     monkeypatch.setattr(store_entries, "_PIECE", 1)
     monkeypatch.setattr(numba_runtime, "FEWEST", 1000)
