@@ -173,7 +173,7 @@ class Worker:
         """Until the run closes the line."""
         self._warm_up()
         self._left = limit_memory(self._memory)
-        self._began = memory_of(os.getpid())
+        self._began = memory_of(os.getpid(), alone=True)
         threading.Thread(target=self._hear, daemon=True).start()
         self._tell(Ready())
         while True:
@@ -281,7 +281,7 @@ class Worker:
         pa.default_memory_pool().release_unused()
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
-        return memory_of(os.getpid()) - self._began > _LEFT_SHARE * self._left
+        return memory_of(os.getpid(), alone=True) - self._began > _LEFT_SHARE * self._left
 
     def _tell(self, reply: Reply) -> None:
         data = _pack(reply)
