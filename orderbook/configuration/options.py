@@ -333,7 +333,8 @@ class QueryOptions(Section):
 
     `time_limit` and `memory` are those of a query and of each of the two processes that run them, `rows` and
     `answer` the size of an answer. `copying` is what copying rows may take of the run's thread, as a fraction
-    of its time, for SQL and once more for reads in bulk, which wait for it. `compile_time_limit` and
+    of the time in which it has events to apply, and ten times that of the time in which it waits, for SQL and
+    once more for reads in bulk, which wait for it. `compile_time_limit` and
     `compile_memory` are those of a process that binds and compiles; `views` is how many continuous queries
     of SQL there are.
     """

@@ -155,6 +155,8 @@ _BULK_SHARE = 0.6
 # Seconds of the engine's thread for copying rows that are saved up for who asks now and then, and those owed
 # to who has not asked for a while.
 _SAVED, _OWED, _REST_SECONDS = 0.1, 0.3, 60.0
+# How much more of the engine's thread copying may take while it waits for events.
+_IDLE = 10.0
 # Seconds for which who reads in bulk waits until rows may be copied, beyond what can be owed; and those that
 # writing the rows takes at most, which is bounded by their bytes, where the processors have other work.
 _BULK_PATIENCE, _BULK_SECONDS = 60.0, 60.0
@@ -346,12 +348,12 @@ class QueryProcess:
 class Copying:
     """How much of the engine's thread copying rows takes: admitted where there is a share left, and measured.
 
-    share: of its time, whether it has events to apply or waits. A client that has not had rows for a while is
-    admitted although others have spent what there was, up to a bound.
+    share: of its time while it has events to apply; ten times as much of that in which it waits. A client
+    that has not had rows for a while is admitted although others have spent what there was, up to a bound.
     """
 
     def __init__(self, waited: Callable[[], float], share: float) -> None:
-        self._share = Share(waited, busy=share, idle=share, saved=_SAVED)
+        self._share = Share(waited, busy=share, idle=min(1.0, _IDLE * share), saved=_SAVED)
         self._last: dict[int, float] = {}
 
     def admits(self, client: int) -> bool:
