@@ -7,6 +7,7 @@ Source: Apache Arrow's documentation, "Arrow Flight RPC".
 
 import asyncio
 import json
+import logging
 import tempfile
 import threading
 import time
@@ -17,10 +18,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
 from decimal import Decimal, InvalidOperation
-from functools import partial
+from functools import partial, wraps
 from itertools import count
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Never, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -57,6 +58,8 @@ _ANOTHER = "the view is another one now; ask for its changes again"
 
 Given = TypeVar("Given")
 
+_logger = logging.getLogger("orderbook.monitor")
+
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A ticket, JSON: the rows of a view or relation, those of SQL, or the changes of a view."""
@@ -70,13 +73,13 @@ _ticket = msgspec.json.Decoder(Wanted)
 
 
 def read_ticket(data: bytes) -> Wanted:
-    """What a client asks for. Raises ArrowInvalid."""
+    """What a client asks for. Raises FlightServerError."""
     try:
         wanted = _ticket.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise pa.ArrowInvalid(f"not a ticket: {error}") from None
+        raise flight.FlightServerError(f"not a ticket: {error}") from None
     if sum(one is not None for one in (wanted.view, wanted.sql, wanted.changes)) != 1:
-        raise pa.ArrowInvalid('a ticket has one of {"view": …}, {"sql": …} and {"changes": …}')
+        raise flight.FlightServerError('a ticket has one of {"view": …}, {"sql": …} and {"changes": …}')
     return wanted
 
 
@@ -90,7 +93,7 @@ def of_descriptor(descriptor: flight.FlightDescriptor) -> Wanted:
         return _checked(Wanted(view=path[0]))
     if len(path) == 2 and path[1] == "changes":
         return _checked(Wanted(changes=path[0]))
-    raise pa.ArrowInvalid(
+    raise flight.FlightServerError(
         "a descriptor has the path NAME, the path NAME, changes, or a command, which is SQL"
     )
 
@@ -221,7 +224,7 @@ class FlightClient:
             await asyncio.sleep(-self._allowance / MESSAGES_A_SECOND)
 
     async def ask(self, request: Callable[[int], QueryArrow | ListTables]) -> dict[str, Any]:
-        """The answer of the run to a request, which is made of its number. Raises ArrowInvalid."""
+        """The answer of the run to a request, which is made of its number. Raises FlightServerError."""
         await self._hub.room()
         if self._gone:
             raise flight.FlightUnavailableError("the connection is closed")
@@ -235,7 +238,7 @@ class FlightClient:
             if not self._gone and not (asked.done() and not asked.cancelled()):
                 self._hub.send(Ask(self.number, Cancel(next(self._ids), number)))
         if answer["type"] == "error":
-            raise pa.ArrowInvalid(str(answer["error"]))
+            raise flight.FlightServerError(str(answer["error"]))
         return answer
 
     async def follow(self, view: str) -> tuple[int, Changes]:
@@ -404,11 +407,11 @@ class FlightDoor:
             return known
 
     async def schema(self, client: FlightClient, name: str) -> pa.Schema:
-        """The columns of a view or relation. Raises ArrowKeyError where it cannot be read."""
+        """The columns of a view or relation. Raises FlightServerError where it cannot be read."""
         known = await self.tables(client)
         if name not in known:
             readable = ", ".join(sorted(known)) or "nothing"
-            raise pa.ArrowKeyError(f"{name!r} cannot be read; {readable} can")
+            raise flight.FlightServerError(f"{name!r} cannot be read; {readable} can")
         return known[name]
 
     def answer(
@@ -426,6 +429,23 @@ class FlightDoor:
             return pa.ipc.open_file(pa.memory_map(file.name)), answer["version"]
 
 
+def _plainly(call: Callable[..., Given]) -> Callable[..., Given]:
+    """A call whose errors are lines: of others than Flight's own pyarrow would send the traceback."""
+
+    @wraps(call)
+    def called(*arguments: Any) -> Given:
+        try:
+            return call(*arguments)
+        except flight.FlightError as error:
+            # Of get_schema pyarrow tells what an error has come through, so that is forgotten.
+            raise error.with_traceback(None) from None
+        except Exception as error:
+            _logger.exception("a call of Flight has failed")
+            raise flight.FlightInternalError(f"{type(error).__name__}: the call has failed") from None
+
+    return called
+
+
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
     """The calls, each in a thread of gRPC's."""
 
@@ -433,6 +453,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         self._door = door
         super().__init__(location, middleware={"access": _Header(access)})
 
+    @_plainly
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
         """The rows of all that can be read; criteria count for nothing."""
         with self._door.call(context) as call:
@@ -440,15 +461,18 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             call.end()
         return iter([_info(Wanted(view=name), schema) for name, schema in tables.items()])
 
+    @_plainly
     def get_flight_info(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
         """The columns of what a descriptor names, and its ticket."""
         wanted = of_descriptor(descriptor)
         return _info(wanted, self._schema(context, wanted), descriptor)
 
+    @_plainly
     def get_schema(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         """The columns of what a descriptor names."""
         return flight.SchemaResult(self._schema(context, of_descriptor(descriptor)))
 
+    @_plainly
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         """The rows, or the changes, that a ticket asks for."""
         wanted = read_ticket(ticket.ticket)
@@ -464,6 +488,12 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             schema = reader.schema.with_metadata({_VERSION: ",".join(map(str, version)).encode()})
             batches = map(reader.get_batch, range(reader.num_record_batches))
             return flight.GeneratorStream(schema, _Batches(call, batches, lambda: None))
+
+    def _refused(self, *_: Any) -> Never:
+        raise flight.FlightServerError("nothing is changed here; list_flights and do_get read")
+
+    # What clients may call beside that.
+    do_put = do_action = do_exchange = list_actions = _refused
 
     def _schema(self, context: Any, wanted: Wanted) -> pa.Schema:
         with self._door.call(context) as call:
