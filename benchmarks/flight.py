@@ -1,8 +1,9 @@
 """A view in bulk by Arrow Flight, beside the same rows in files: `python -m benchmarks.flight [--rows N]`.
 
-A run has a view of five columns, and events that change it meanwhile. It is read to a table of pyarrow, to
-polars and to pandas, from the run, from a file of Arrow's and from Parquet, by turns. Clocks are told, and
-CPU time, of all processes and of the engine's thread: what copying rows takes from the run, not bounded here.
+A run has a view of five columns. It is read to a table of pyarrow, to polars and to pandas, from a run that
+has nothing to do, from one that takes a generated feed at a steady rate while the view changes, from a
+file of Arrow's and from Parquet, by turns. Clocks are told, CPU time of clients and of all of the run's
+processes, the feed's with it, and what copying rows takes of the engine's thread.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -26,7 +28,7 @@ import typer
 from pyarrow import flight
 
 from orderbook.commands.common import configured
-from orderbook.market.synthetic_flow import synthetic_instruments
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
 
 from .measure import CONSOLE, table
 from .monitor import Run, cpu_of
@@ -38,9 +40,13 @@ CREATE STREAM orders_seen (
 );
 CREATE VIEW big AS SELECT id, ts, symbol, price, volume FROM orders_seen;
 """
+_SYMBOLS, _LEVELS = 3, 200
 _TICKET = flight.Ticket(b'{"view": "big"}')
-# Rows that are applied at a time, and changes of the view a second while it is read.
-_BATCH, _A_SECOND = 50_000, 1_000
+# Rows that are applied at a time; while the feed flows, its events and changes of the view a second.
+_BATCH, _RATE, _A_SECOND = 50_000, 20_000, 1_000
+_STATES = ("idle", "feed")
+# Seconds until a state has settled, and between two pieces of the feed.
+_SETTLE, _PIECE = 1.0, 0.01
 _PATIENCE = flight.FlightCallOptions(timeout=120)
 
 
@@ -55,24 +61,42 @@ def main(
         return
     with TemporaryDirectory() as folder, _run(rows) as (url, told), flight.connect(url) as client:
         found: dict[str, list[tuple[float, float]]] = {}
-        ways = {**_reads(client), **_files(client, Path(folder))}
-        engine: list[float] = []
+        copying: list[float] = []
+        events: list[float] = []
+        files = _files(client, Path(folder))
         for _ in range(runs):
-            for name, read in ways.items():
-                before, own, start = told(), time.process_time(), time.perf_counter()
-                count = read()
-                seconds, own, after = time.perf_counter() - start, time.process_time() - own, told()
-                assert count == rows, (name, count)
-                by_flight = name in _reads(client)
-                found.setdefault(name, []).append((seconds, own + by_flight * (after[1] - before[1])))
-                if by_flight:
-                    engine.append(after[0] - before[0])
+            for state in _STATES:
+                told(state)
+                time.sleep(_SETTLE)
+                for name, read in _reads(client).items():
+                    before = told("")
+                    taken = _timed(read, rows)
+                    after = told("")
+                    used = taken[1] + after["all"] - before["all"]
+                    found.setdefault(f"{name}, {state}", []).append((taken[0], used))
+                    copying.append(after["copying"] - before["copying"])
+                    if state == "feed":
+                        events.append(
+                            (after["events"] - before["events"]) / (after["clock"] - before["clock"])
+                        )
+            told("idle")
+            for name, read in files.items():
+                found.setdefault(name, []).append(_timed(read, rows))
         lines = []
-        for name, taken in found.items():
-            seconds, used = (statistics.median(one) for one in zip(*taken, strict=True))
+        for name, taken_by in sorted(found.items(), key=lambda one: "Flight" not in one[0]):
+            seconds, used = (statistics.median(one) for one in zip(*taken_by, strict=True))
             lines.append((name, f"{seconds:.2f}", f"{rows / seconds / 1e6:.1f}", f"{used:.2f}"))
         table(f"{rows:,} rows of 5 columns, medians of {runs}", _COLUMNS, lines)
-        CONSOLE.print(f"a read takes {statistics.median(engine) * 1e3:.0f} ms of the engine's thread")
+        CONSOLE.print(f"a read takes {statistics.median(copying) * 1e3:.0f} ms of the engine's thread")
+        CONSOLE.print(f"the feed of {_RATE:,} events a second went on at {statistics.median(events):,.0f}")
+
+
+def _timed(read: Callable[[], int], rows: int) -> tuple[float, float]:
+    """Seconds by the clock and of this process."""
+    own, start = time.process_time(), time.perf_counter()
+    count = read()
+    assert count == rows, count
+    return time.perf_counter() - start, time.process_time() - own
 
 
 _COLUMNS = ("", "s", "million rows/s", "CPU s of all processes")
@@ -85,7 +109,8 @@ def _reads(client: flight.FlightClient) -> dict[str, Callable[[], int]]:
     return {
         "Flight, pyarrow": lambda: int(taken().num_rows),
         "Flight, polars": lambda: len(pl.DataFrame(taken())),
-        "Flight, pandas": lambda: len(taken().to_pandas()),
+        "Flight, pandas": lambda: len(taken().to_pandas(types_mapper=pd.ArrowDtype)),
+        "Flight, pandas of objects": lambda: len(taken().to_pandas()),
     }
 
 
@@ -102,24 +127,24 @@ def _files(client: flight.FlightClient, folder: Path) -> dict[str, Callable[[], 
 
     return {
         "Arrow file, pyarrow": lambda: int(of_arrow().num_rows),
-        "Arrow file, pandas": lambda: len(of_arrow().to_pandas()),
+        "Arrow file, pandas of objects": lambda: len(of_arrow().to_pandas()),
         "Parquet, pyarrow": lambda: int(parquet.read_table(packed).num_rows),
         "Parquet, polars": lambda: len(pl.read_parquet(packed)),
     }
 
 
 @contextmanager
-def _run(rows: int) -> Iterator[tuple[str, Callable[[], list[float]]]]:
-    """A run in a process of its own: its address, and what tells CPU seconds of its thread and of all."""
+def _run(rows: int) -> Iterator[tuple[str, Callable[[str], dict[str, float]]]]:
+    """A run in a process of its own: its address, and what puts it in a state and tells what it has taken."""
     command = [sys.executable, "-m", "benchmarks.flight", "--serving", "--rows", str(rows)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
         out, into = process.stdout, process.stdin
 
-        def told() -> list[float]:
-            into.write("\n")
+        def told(state: str) -> dict[str, float]:
+            into.write(f"{state}\n")
             into.flush()
-            found: list[float] = json.loads(out.readline())
+            found: dict[str, float] = json.loads(out.readline())
             return found
 
         try:
@@ -133,28 +158,43 @@ async def _serve(rows: int) -> None:
         file = Path(folder, "big.sql")
         file.write_text(_SQL)
         options: dict[str, Any] = {"monitor.port": 0, "flight.port": 0, "flight.enabled": True}
-        options["queries.copying"] = 1.0
-        run = Run(configured(None, (str(file),), (), options), synthetic_instruments(1))
-    async with run.going([]):
-        run.publish(True)
-        for start in range(0, rows, _BATCH):
-            run.apply(_changes(np.arange(start, min(start + _BATCH, rows)), "+"))
-        print(json.dumps(run.server.flight_url), flush=True)
-        changing = asyncio.create_task(_change(run, rows))
-        while await asyncio.to_thread(sys.stdin.readline):
-            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-            own, every = time.thread_time(), time.process_time() + sum(map(cpu_of, map(int, children)))
-            print(json.dumps([own, every]), flush=True)
-        changing.cancel()
+        run = Run(configured(None, (str(file), "depth"), (), options), synthetic_instruments(_SYMBOLS))
+        flow = generate(1 << 40, _SYMBOLS, _LEVELS, 1, batch=int(_RATE * _PIECE), imbalance=0.3)
+        async with run.going([next(flow)]):
+            run.publish(True)
+            for start in range(0, rows, _BATCH):
+                run.apply(_changes(np.arange(start, min(start + _BATCH, rows)), "+"))
+            print(json.dumps(run.server.flight_url), flush=True)
+            feed: asyncio.Task[None] | None = None
+            while line := await asyncio.to_thread(sys.stdin.readline):
+                if line.strip() and feed is not None:
+                    feed.cancel()
+                    feed = None
+                if line.strip() == "feed":
+                    feed = asyncio.create_task(_feed(run, rows, flow))
+                print(json.dumps(_told(run)), flush=True)
 
 
-async def _change(run: Run, rows: int) -> None:
-    """Rows go and come again, as many each."""
-    random = np.random.default_rng(1)
-    while True:
-        chosen = np.sort(random.choice(rows, _A_SECOND // 20, replace=False))
-        run.apply(pl.concat([_changes(chosen, "-"), _changes(chosen, "+")]))
-        await asyncio.sleep(0.1)
+def _told(run: Run) -> dict[str, float]:
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return {
+        "all": time.process_time() + sum(map(cpu_of, map(int, children))),
+        "copying": run.copied_in_bulk,
+        "events": run.events,
+        "clock": time.perf_counter(),
+    }
+
+
+async def _feed(run: Run, rows: int, flow: Iterator[np.ndarray]) -> None:
+    """Events at a rate, by the clock; and rows that go and come again, as many each."""
+    random, due = np.random.default_rng(1), time.perf_counter()
+    for number, events in enumerate(flow):
+        run.feed([events])
+        if number % 10 == 0:
+            chosen = np.sort(random.choice(rows, int(_A_SECOND * _PIECE * 5), replace=False))
+            run.apply(pl.concat([_changes(chosen, "-"), _changes(chosen, "+")]))
+        due += _PIECE
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
 
 
 def _changes(ids: np.ndarray, op: str) -> pl.DataFrame:

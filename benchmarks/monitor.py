@@ -118,6 +118,20 @@ class Run:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
+    @property
+    def events(self) -> int:
+        """Events that have been applied."""
+        return self._pipeline.events
+
+    @property
+    def copied_in_bulk(self) -> float:
+        """Seconds of the engine's thread that copying rows for reads in bulk has taken."""
+        return self._monitor._operations._queries._bulk.spent
+
+    def feed(self, part: Sequence[np.ndarray]) -> None:
+        """Hand over a part of the flow, and do not wait."""
+        self._feed.parts.put_nowait(part)
+
     def apply(self, changes: pl.DataFrame) -> None:
         """Changes of declared streams, as `CompiledProgram.changes` takes them, between two messages."""
         engine = self._pipeline.engine
