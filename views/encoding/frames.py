@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, NULL_CODE, ChangeBatch, Dictionary, Word
 from orderbook.core.errors import DataError, suggestion
+from orderbook.views.encoding.moments import moments
+from orderbook.views.encoding.rows import RowEncoder
 from orderbook.views.encoding.values import decoder, encode_value, pack
 from orderbook.views.m3 import Result, ResultColumn
 from orderbook.views.types import INT64_MAX, Column, Kind, Relation, ShownBy, Type
@@ -23,6 +25,10 @@ _DIGITS = r"^(-?[0-9]{1,20})(?:\.([0-9]{1,20}))?$"
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
 # Integers below are exact doubles, and no two decimals of so few digits share a double.
 _EXACT_DOUBLE = 2**53
+# 10 to this power is an exact double.
+_EXACT_POWER = 22
+# No two decimals of 15 digits share a double; a text of so many characters has no more, or no point.
+_LENGTH, _FEW_DIGITS = 16, 10**15
 _MOST_DIGITS = 38
 _DTYPES: dict[Kind, pl.DataType] = {
     Kind.DOUBLE: pl.Float64(),
@@ -67,6 +73,52 @@ def encode_frame(
         row, reason = min(problems)
         raise DataError(f"row {row}, {reason}")
     return ChangeBatch((2 * streams + deletes).astype(np.int16), flags, values)
+
+
+def encode_rows(
+    frame: pl.DataFrame, relation: Relation, dictionary: Dictionary
+) -> tuple[NDArray[np.int64], dict[int, str]]:
+    """The codes of rows of a relation, int64[n, columns], and by their places why rows are refused.
+
+    As `RowEncoder` has it, row by row: what is not encoded by column, it encodes or refuses.
+    """
+    columns = [replace(c, nullable=c.nullable or c.hidden) for c in relation.columns]
+    values = np.empty((len(frame), len(columns)), np.int64)
+    left = np.zeros(len(frame), bool)
+    left |= not {c.name for c in columns}.issuperset(frame.columns)
+    _name_texts([frame[c.name] for c in columns if c.type.kind is Kind.TEXT and c.name in frame], dictionary)
+    for place, column in enumerate(columns):
+        if column.name not in frame:
+            values[:, place] = NULL_CODE
+            left |= not column.nullable
+            continue
+        series = frame[column.name]
+        codes = _encode_bulk(column.type, series, dictionary)
+        if codes.null_count():
+            left |= _left(column, codes, series).to_numpy()
+            codes = codes.fill_null(NULL_CODE)
+        values[:, place] = codes.to_numpy()
+    encoder, refused, rows = RowEncoder(relation, dictionary), {}, np.flatnonzero(left)
+    for row, given in zip(rows.tolist(), frame[rows].iter_rows(named=True), strict=True):
+        try:
+            values[row] = encoder.encode(given)
+        except DataError as error:
+            refused[row] = str(error)
+    return values, refused
+
+
+def _name_texts(columns: Sequence[pl.Series], dictionary: Dictionary) -> None:
+    """Gives texts of several columns codes in the order of rows, as row by row they get them."""
+    if len(columns) < 2:
+        return
+    found = []
+    for place, series in enumerate(columns):
+        if isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum):
+            firsts = series.is_first_distinct().arg_true()
+            texts = series.gather(firsts).cast(pl.String).to_list()
+            new = zip(firsts.to_list(), texts, strict=True)
+            found += [(row, place, text) for row, text in new if text is not None and text not in dictionary]
+    dictionary.encode_all(text for _, _, text in sorted(found))
 
 
 def _frame(given: Any) -> pl.DataFrame:
@@ -154,13 +206,17 @@ def _encode_column(column: Column, series: pl.Series, dictionary: Dictionary) ->
     """The codes of a column, int64[n]; raises _BadValueError at the first row that it does not take."""
     bulk = _encode_bulk(column.type, series, dictionary)
     codes = bulk.fill_null(NULL_CODE).to_numpy().copy()
-    left = bulk.is_null() & series.is_not_null() if column.nullable else bulk.is_null()
-    for row in left.arg_true().to_list():
+    for row in _left(column, bulk, series).arg_true().to_list():
         try:
             codes[row] = pack(encode_value(column, series[row], dictionary))
         except ValueError as error:
             raise _BadValueError(row, str(error)) from None
     return codes
+
+
+def _left(column: Column, codes: pl.Series, series: pl.Series) -> pl.Series:
+    """Which values were not encoded."""
+    return codes.is_null() & series.is_not_null() if column.nullable else codes.is_null()
 
 
 def _encode_bulk(kind: Type, series: pl.Series, dictionary: Dictionary) -> pl.Series:
@@ -170,17 +226,22 @@ def _encode_bulk(kind: Type, series: pl.Series, dictionary: Dictionary) -> pl.Se
             return _dictionary_codes(series, dictionary)
         case Kind.BOOLEAN if series.dtype == pl.Boolean:
             return series.cast(pl.Int64)
-        case Kind.DOUBLE if series.dtype.is_numeric():
-            doubles = series.cast(pl.Float64)
+        case Kind.BOOLEAN if series.dtype == pl.String:
+            lower = series.str.to_lowercase()
+            return _where(lower == "true", lower.is_in(("true", "false"))).cast(pl.Int64)
+        case Kind.DOUBLE if series.dtype.is_numeric() or series.dtype == pl.String:
+            doubles = _doubles(series)
             # In numpy, since polars drops the addition that makes -0.0 the same key as 0.0.
             bits = (doubles.fill_null(0.0).to_numpy() + 0.0).view(np.int64)
             return _where(pl.Series(bits), doubles.is_finite())
         case Kind.TIMESTAMP if isinstance(series.dtype, pl.Datetime):
             return _scaled(kind, series.to_physical().cast(pl.Int128), _NS[series.dtype.time_unit])
         case Kind.TIMESTAMP if series.dtype.is_integer():
-            return _scaled(kind, series.cast(pl.Int128), 1)
+            return _scaled(kind, _wide(series, 1), 1)
+        case Kind.TIMESTAMP if series.dtype == pl.String:
+            return _scaled(kind, moments(series), 1)
         case Kind.INTEGER | Kind.DECIMAL:
-            return _exact_numbers(kind, series)
+            return exact_numbers(kind, series)
     return _nothing(series)
 
 
@@ -190,13 +251,24 @@ def _dictionary_codes(series: pl.Series, dictionary: Dictionary) -> pl.Series:
     texts = _texts(series)
     distinct = texts.drop_nulls().unique(maintain_order=True)
     codes = dictionary.encode_all(distinct.to_list())
-    return texts.replace_strict(distinct, codes, default=None, return_dtype=pl.Int64)
+    places = texts.cast(pl.Enum(distinct)).to_physical()
+    return pl.Series(codes, dtype=pl.Int64).gather(places)
 
 
-def _exact_numbers(kind: Type, series: pl.Series) -> pl.Series:
+def _doubles(series: pl.Series) -> pl.Series:
+    """As Float64, correctly rounded; null where that is not sure."""
+    if isinstance(series.dtype, pl.Decimal):
+        # Which is divided by a power of ten.
+        few = (series.to_physical().abs() <= _EXACT_DOUBLE) & (series.dtype.scale <= _EXACT_POWER)
+        series = _where(series, few)
+    return series.cast(pl.Float64, strict=False)
+
+
+def exact_numbers(kind: Type, series: pl.Series) -> pl.Series:
+    """Numbers as integers of an exact type, Int64; null where they are none, or are not read by column."""
     factor = 10**kind.scale
     if series.dtype.is_integer():
-        return _scaled(kind, series.cast(pl.Int128), factor)
+        return _scaled(kind, _wide(series, factor), factor)
     if isinstance(series.dtype, pl.Decimal):
         fewer = series.dtype.scale - kind.scale
         whole = series.to_physical()
@@ -207,18 +279,31 @@ def _exact_numbers(kind: Type, series: pl.Series) -> pl.Series:
     if series.dtype.is_float():
         return _from_floats(kind, series.cast(pl.Float64), factor)
     if series.dtype == pl.String:
-        return _from_digits(kind, series)
+        return _from_texts(kind, series)
     return _nothing(series)
 
 
-def _from_floats(kind: Type, series: pl.Series, factor: int) -> pl.Series:
+def _from_floats(kind: Type, series: pl.Series, factor: int, limit: int = _EXACT_DOUBLE) -> pl.Series:
     """The decimals of the declared scale that are the floats' reprs: dividing gives the very float."""
     with np.errstate(invalid="ignore", over="ignore"):
         floats = series.fill_null(np.nan).to_numpy()
         scaled = np.rint(floats * factor)
-        exact = (np.abs(scaled) < _EXACT_DOUBLE) & (scaled / factor == floats)
+        exact = (np.abs(scaled) < limit) & (scaled / factor == floats)
     whole = pl.Series(np.where(exact, scaled, 0.0).astype(np.int64))
-    return _scaled(kind, _where(whole, pl.Series(exact)).cast(pl.Int128), 1)
+    return _scaled(kind, _where(whole, pl.Series(exact)), 1)
+
+
+def _from_texts(kind: Type, series: pl.Series) -> pl.Series:
+    if kind.scale == 0:
+        found = _scaled(kind, series.cast(pl.Int64, strict=False), 1)
+    else:
+        floats = _where(series.cast(pl.Float64, strict=False), series.str.len_bytes() <= _LENGTH)
+        found = _from_floats(kind, floats, 10**kind.scale, _FEW_DIGITS)
+        if (found == 0).any():
+            # Too small for a double, or none.
+            found = _where(found, (found != 0) | ~series.str.contains("[1-9]"))
+    left = (found.is_null() & series.is_not_null()).arg_true()
+    return found.scatter(left, _from_digits(kind, series.gather(left))) if len(left) else found
 
 
 def _from_digits(kind: Type, series: pl.Series) -> pl.Series:
@@ -229,10 +314,16 @@ def _from_digits(kind: Type, series: pl.Series) -> pl.Series:
     return _scaled(kind, (whole + fraction).cast(pl.Int128, strict=False), 1)
 
 
+def _wide(whole: pl.Series, factor: int) -> pl.Series:
+    """Integers as those to be multiplied."""
+    return whole if whole.dtype == pl.Int64 and factor == 1 else whole.cast(pl.Int128)
+
+
 def _scaled(kind: Type, whole: pl.Series, factor: int) -> pl.Series:
-    """Int128 times `factor` as Int64, null outside the declared range."""
+    """Int64 or Int128 times `factor` as Int64, null outside the declared range."""
     low, high = -(-kind.low // factor), kind.high // factor
-    return _where(whole, (whole >= low) & (whole <= high)).cast(pl.Int64) * factor
+    found = _where(whole, (whole >= low) & (whole <= high)).cast(pl.Int64)
+    return found if factor == 1 else found * factor
 
 
 def _where(series: pl.Series, condition: pl.Series) -> pl.Series:

@@ -28,7 +28,7 @@ from orderbook.views.types import INT64_MAX, TIMESTAMP
 SECOND = 1_000_000_000
 _WORD = 2**64 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOMENT = re.compile(
+MOMENT = re.compile(
     r"\s*(\d{4})-(\d\d)-(\d\d)"
     r"(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?\s*"
 )
@@ -43,7 +43,7 @@ _CONTEXT = Context(prec=400, rounding=ROUND_HALF_UP)
 
 def moment(text: str) -> int | None:
     """The ns since 1970 UTC of a text such as '2024-01-31 12:00:00.5', in UTC without an offset; or None."""
-    match = _MOMENT.fullmatch(text)
+    match = MOMENT.fullmatch(text)
     if not match:
         return None
     *parts, fraction, zone = match.groups()
