@@ -44,17 +44,17 @@ class RelationChange(NamedTuple):
         return stated if isinstance(stated, int) else None
 
 
-def message_ends(changes: Sequence[RelationChange]) -> list[int]:
-    """Before which changes messages end; the last ends one, even where it does not say so."""
-    final = len(changes) - 1
-    return [i + 1 for i, change in enumerate(changes) if change.last or i == final]
-
-
-def in_lists(changes: Iterator[RelationChange], size: int) -> Iterator[list[RelationChange]]:
-    """The changes in lists of at most so many, those before a SourceError too."""
+def in_lists(changes: Iterator[Any], size: int) -> Iterator[Any]:
+    """The changes in lists of at most so many, those before a SourceError too; what is none, as it is."""
     batch: list[RelationChange] = []
     try:
         for change in changes:
+            if not isinstance(change, RelationChange):
+                if batch:
+                    yield batch
+                    batch = []
+                yield change
+                continue
             batch.append(change)
             if len(batch) == size:
                 yield batch
@@ -136,5 +136,5 @@ def _check_scalars(row: Mapping[str, object]) -> None:
             raise ValueError(f"column {name!r} is neither a number, a string, a boolean nor null")
 
 
-class ChangeSource(Source[list[RelationChange]], Protocol):
+class ChangeSource(Source[Sequence[RelationChange]], Protocol):
     """A source of changes of a program's relations."""

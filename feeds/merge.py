@@ -7,7 +7,7 @@ so that a version does not depend on what else is read. Ties go by source, then 
 
 `Merger` gives the items of a run one after the other; `read_slices` all that lies before a stamp, with its
 versions. Events of crossed books are told on the way (`SourceWithCrossedStates`); changes of a change stream
-become a batch for the engine by `encode_changes`.
+become a batch for the engine by `feeds/change_encoding.py`.
 """
 
 from collections import Counter
@@ -19,16 +19,15 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
 from orderbook.core.errors import DataError, Problems, SourceError, StoreError, suggestion
 from orderbook.engine.distribution.blocks import VERSION
-from orderbook.feeds.change_stream import ChangeSource, RelationChange, message_ends
+from orderbook.feeds.change_stream import ChangeSource, RelationChange
+from orderbook.feeds.row_batch import Changes, RowBatch, joined, message_ends
 from orderbook.feeds.source import EventSource, WatchedSource, watched
 from orderbook.market.books import BooksState
 from orderbook.market.crossed_books import CROSSED_LIMIT, CrossedStates, CrossedWatch
 from orderbook.market.events import EVENT, Events, Flag
 from orderbook.market.instruments import Instrument, Instruments
-from orderbook.views.encoding.rows import RowEncoder
 from orderbook.views.types import Relation
 
 _LAST = int(Flag.LAST)
@@ -100,7 +99,7 @@ class ChangeItem:
     """Changes of one source, whole messages."""
 
     source: str
-    changes: Sequence[RelationChange]
+    changes: Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ class VersionedChanges:
     """Changes of one source with their versions, VERSION[n], whole messages."""
 
     source: str
-    changes: Sequence[RelationChange]
+    changes: Changes
     versions: NDArray[np.void]
 
     def __len__(self) -> int:
@@ -312,6 +311,9 @@ class Cursor:
     def _changes(self) -> Iterator[VersionedChanges]:
         waiting: list[RelationChange] = []
         for batch in self._batches():
+            if isinstance(batch, RowBatch):
+                yield self._stated(batch)
+                continue
             waiting += batch
             end = next((i for i in range(len(waiting), 0, -1) if waiting[i - 1].last), 0)
             if end:
@@ -320,16 +322,23 @@ class Cursor:
         if waiting:
             yield self._stated(waiting)
 
-    def _stated(self, changes: Sequence[RelationChange]) -> VersionedChanges:
+    def _stated(self, changes: Changes) -> VersionedChanges:
         """Messages at the times that they state."""
-        ends, times = message_ends(changes), []
-        for start in [0, *ends[:-1]]:
-            stated = changes[start].stated_time
-            self._time = self._time if stated is None else stated
-            times.append(self._time)
-        versions = self._versions(np.array(times, np.int64), np.array(ends))
+        ends = message_ends(changes)
+        times = changes.times() if isinstance(changes, RowBatch) else self._times(changes, ends)
+        times = np.full(len(ends), self._time) if times is None else times
+        self._time = int(times[-1])
+        versions = self._versions(times, ends)
         assert isinstance(self._source, WatchedSource)
         return VersionedChanges(self._source.name, changes, versions)
+
+    def _times(self, changes: Changes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        times, time = [], self._time
+        for start in [0, *ends[:-1].tolist()]:
+            stated = changes[start].stated_time
+            time = time if stated is None else stated
+            times.append(time)
+        return np.array(times, np.int64)
 
     def _versions(self, times: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.void]:
         """VERSION of messages of these times, which end before `ends`."""
@@ -357,7 +366,7 @@ def _joined(parts: Sequence[Versioned]) -> Versioned:
         return parts[0]
     versions = np.concatenate([part.versions for part in parts])
     if isinstance(parts[0], VersionedChanges):
-        changes = [one for part in parts if isinstance(part, VersionedChanges) for one in part.changes]
+        changes = joined([part.changes for part in parts if isinstance(part, VersionedChanges)])
         return VersionedChanges(parts[0].source, changes, versions)
     events = [part.events for part in parts if isinstance(part, VersionedEvents)]
     return VersionedEvents(np.concatenate(events), versions)
@@ -415,20 +424,40 @@ def _items(parts: Sequence[Versioned]) -> Iterator[Item]:
     order = np.argsort(np.concatenate([part.versions["stamp"] for part in parts]), kind="stable")
     lengths = [len(part) for part in parts]
     bases = np.cumsum([0, *lengths])
-    streams = np.array([n if isinstance(part, VersionedChanges) else -1 for n, part in enumerate(parts)])
+    streams = np.array([_stream(place, part) for place, part in enumerate(parts)])
     stream = np.repeat(streams, lengths).take(order)
     # Rows of changes hold places only.
     events = np.concatenate(
         [p.events if isinstance(p, VersionedEvents) else np.empty(len(p), EVENT) for p in parts]
     )
-    runs = np.flatnonzero(np.diff(stream, prepend=-2, append=-2))
+    batches = [
+        p.changes for p in parts if isinstance(p, VersionedChanges) and isinstance(p.changes, RowBatch)
+    ]
+    rows = joined(batches)
+    # Of all rows of the parts, the place among those of batches.
+    places = np.cumsum(np.repeat(streams == _BATCH, lengths)) - 1
+    runs = np.flatnonzero(np.diff(stream, prepend=_NONE, append=_NONE))
     for first, end in pairwise(runs.tolist()):
         place = int(stream[first])
-        if place < 0:
+        if place == _EVENTS:
             yield events.take(order[first:end])
+        elif place == _BATCH:
+            assert isinstance(rows, RowBatch)
+            own = rows.take(places.take(order[first:end]))
+            yield ChangeItem(own.source, own)
         else:
             start = int(order[first] - bases[place])
             yield _item(parts[place].part(start, start + end - first))
+
+
+# What rows are of that are merged, where they are not changes of the part with a number.
+_EVENTS, _BATCH, _NONE = -1, -2, -3
+
+
+def _stream(place: int, part: Versioned) -> int:
+    if isinstance(part, VersionedEvents):
+        return _EVENTS
+    return _BATCH if isinstance(part.changes, RowBatch) else place
 
 
 def _item(part: Versioned) -> Item:
@@ -540,9 +569,6 @@ def merged(parts: Sequence[Versioned]) -> VersionedEvents:
     return VersionedEvents(events.take(order), versions.take(order))
 
 
-_ENDS = END_OF_EVENT | END_OF_MESSAGE
-
-
 def check_relations(sources: Sequence[EventSource | ChangeSource], relations: Sequence[Relation]) -> None:
     """Refuse a source that says the columns of its relations where the program declares others.
 
@@ -567,40 +593,3 @@ def check_relations(sources: Sequence[EventSource | ChangeSource], relations: Se
                 raise SourceError(
                     f"{source.name}: the stream {name} {', '.join(wrong)}; correct its declaration{instead}"
                 )
-
-
-def encode_changes(
-    changes: Sequence[RelationChange],
-    relations: Sequence[Relation],
-    dictionary: Dictionary,
-    source: str,
-    problems: Problems,
-) -> ChangeBatch:
-    """Every change as an event of its own; `kinds` index `relations`.
-
-    A row that contradicts its declaration is counted in `problems` with its line of `source`, and left
-    out (kind -1), so that the message it may have ended still ends.
-    """
-    index = {relation.name: i for i, relation in enumerate(relations)}
-    width = max((len(relation.columns) for relation in relations), default=0)
-    kinds = np.full(len(changes), -1, np.int16)
-    flags = np.fromiter(
-        (_ENDS if change.last else END_OF_EVENT for change in changes), np.uint8, len(changes)
-    )
-    values = np.zeros((len(changes), width), np.int64)
-    encoders = [RowEncoder(relation, dictionary) for relation in relations]
-    for i, change in enumerate(changes):
-        relation = index.get(change.stream)
-        where = f"{source}:{change.line}"
-        if relation is None:
-            detail = f"{change.stream!r}; {suggestion(change.stream, index)}"
-            problems.add("unknown stream", where, detail)
-            continue
-        try:
-            codes = encoders[relation].encode(change.row)
-        except DataError as error:
-            problems.add("row refused", where, str(error))
-            continue
-        kinds[i] = 2 * relation + (change.op == "-")
-        values[i, : len(codes)] = codes
-    return ChangeBatch(kinds, flags, values)

@@ -139,7 +139,8 @@ class SourceWatch:
     def note(self, batch: Any) -> None:
         """Take in EVENT[n] of `instruments`, or changes of relations."""
         if not isinstance(batch, np.ndarray):
-            self.messages += sum(change.last for change in batch)
+            messages = getattr(batch, "messages", None)
+            self.messages += sum(change.last for change in batch) if messages is None else messages
             return
         # Compiled code, which who only names findings does without.
         from orderbook.feeds.event_scan import scan

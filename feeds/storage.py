@@ -319,10 +319,15 @@ def open_parquet(where: Place) -> pq.ParquetFile:
 
 def column_values(column: pa.Array) -> Sequence[Any]:
     """A column of Parquet as Python's values; dates and times of any unit as ns since 1970."""
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
-    listed: Sequence[Any] = column.to_pylist()
+    listed: Sequence[Any] = times_as_ns(column).to_pylist()
     return listed
+
+
+def times_as_ns(column: pa.Array) -> pa.Array:
+    """A column of dates or times of any unit as ns since 1970, int64; others as they are."""
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        return column.cast(pa.timestamp("ns")).cast(pa.int64())
+    return column
 
 
 def stored_dataset(where: StorePath) -> "Dataset":

@@ -19,8 +19,9 @@ from orderbook.engine.distribution.stage_runner import EVENT, StreamMerger, diff
 from orderbook.engine.runtime.held_rows import Clock
 from orderbook.engine.runtime.map_entries import ExpiringRows, RowCounts
 from orderbook.engine.runtime.relation_store import RelationStore
-from orderbook.feeds.change_stream import RelationChange
-from orderbook.feeds.merge import Slice, VersionedChanges, VersionedEvents, encode_changes
+from orderbook.feeds.change_encoding import encode_changes
+from orderbook.feeds.merge import Slice, VersionedChanges, VersionedEvents
+from orderbook.feeds.row_batch import Changes
 from orderbook.market.book_relations import BookRelations, BookStates, SavedState, filled_by_books
 from orderbook.market.books import RELATIONS, Books, BooksState
 from orderbook.market.events import Action, Events, Ticker
@@ -54,7 +55,7 @@ class BookBlocks:
 
 
 def change_blocks(
-    changes: Sequence[RelationChange],
+    changes: Changes,
     versions: Versions,
     declared: Sequence[Relation],
     dictionary: Dictionary,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from orderbook.core.errors import DataError, SourceError, UserError
 from orderbook.durability.journal import Known, Lifecycle, LoggedRun
 from orderbook.engine.distribution.blocks import VERSION
-from orderbook.feeds.change_stream import ChangeSource, message_ends
+from orderbook.feeds.change_stream import ChangeSource
 from orderbook.feeds.event_writer import DEFAULT_BATCH_SIZE
 from orderbook.feeds.files.binance_capture import NoDepthError
 from orderbook.feeds.files.lobster import LobsterSource
@@ -31,6 +31,7 @@ from orderbook.feeds.merge import (
     with_crossed_states,
 )
 from orderbook.feeds.recording.parquet_record import RecordSource, read_footer, times_of
+from orderbook.feeds.row_batch import message_ends
 from orderbook.feeds.source import EventSource
 from orderbook.feeds.source_kinds import (
     Opened,
@@ -228,7 +229,7 @@ def logged_slices(run: LoggedRun, errors: list[SourceError]) -> Iterator[LoggedS
                 continue
             switch = entry.switch if isinstance(entry, Stamped) else 0
             if isinstance(item, ChangeItem):
-                ends = np.array(message_ends(item.changes))
+                ends = message_ends(item.changes)
                 versions = _versions(stamp, ends, switch, counts)
                 changes = VersionedChanges(item.source, item.changes, versions)
                 yield LoggedSlice(NOTHING, (changes,), stamp + 1, entry, nothing)

@@ -24,6 +24,7 @@ from orderbook.engine.log.segments import Record, bases
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem, TickItem
 from orderbook.feeds.raw_log import InstrumentText
+from orderbook.feeds.row_batch import RowBatch, batch_bytes, batch_of
 from orderbook.feeds.source import Finding, SourceWatch
 from orderbook.market.events import EVENT
 from orderbook.market.instruments import Instrument, Instruments
@@ -49,6 +50,7 @@ class Kind(IntEnum):
     LIFECYCLE = 8
     REPORTS = 9  # what a venue has said of orders
     HALT = 10
+    ROWS = 11  # changes by column
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ def stamped_record(stamped: Stamped) -> Record:
     item, way = stamped.item, _LIVE * stamped.live + _CONFLATE * stamped.conflate
     if isinstance(item, TickItem):
         kind, payload = Kind.TICK, msgspec.msgpack.encode(item.time)
+    elif isinstance(item, ChangeItem) and isinstance(item.changes, RowBatch):
+        kind, payload = Kind.ROWS, batch_bytes(item.changes)
     elif isinstance(item, ChangeItem):
         kind, payload = Kind.CHANGES, packed([item.source, item.changes])
     elif isinstance(item, ReportItem):
@@ -161,6 +165,9 @@ def _entry(record: Record) -> Entry:
             return Stamped(
                 stamp, switch, ChangeItem(source, [RelationChange(*row) for row in rows]), live, conflate
             )
+        case Kind.ROWS:
+            batch = batch_of(payload)
+            return Stamped(stamp, switch, ChangeItem(batch.source, batch), live, conflate)
         case Kind.TICK:
             return Stamped(stamp, switch, TickItem(unpacked(payload, int)), live, conflate)
         case Kind.REPORTS:

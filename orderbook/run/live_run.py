@@ -16,6 +16,7 @@ from orderbook.core.run_clock import EpochRing
 from orderbook.engine.checkpoint import CheckpointError
 from orderbook.engine.log.log import Log
 from orderbook.feeds.merge import ChangeItem, Item, TickItem
+from orderbook.feeds.row_batch import RowBatch, message_ends
 from orderbook.market.events import EVENT, Action, BookState, Events, Flag, StateReason
 from orderbook.run.event_queue import EventQueue, HybridClock, RunItem, Stamped, events_in
 from orderbook.run.feed_runs import FeedRun
@@ -321,13 +322,15 @@ def _whole(item: RunItem) -> bool:
     """Whether no message goes on after an item."""
     if isinstance(item, np.ndarray):
         return bool(item["flags"][-1] & int(Flag.LAST))
-    return not isinstance(item, ChangeItem) or item.changes[-1].last
+    if not isinstance(item, ChangeItem) or isinstance(item.changes, RowBatch):
+        return True
+    return item.changes[-1].last
 
 
 def _slices(item: Item, size: int) -> Iterator[Item]:
     """Parts of about `size`, cut at ends of messages."""
     if isinstance(item, ChangeItem):
-        ends = np.flatnonzero([change.last for change in item.changes]) + 1
+        ends = message_ends(item.changes)
         for start, end in _cuts(ends, len(item.changes), size):
             yield ChangeItem(item.source, item.changes[start:end])
     else:

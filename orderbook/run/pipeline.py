@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
 from orderbook.core.errors import Problems
 from orderbook.core.latency import LatencyHistogram
-from orderbook.feeds.change_stream import RelationChange, message_ends
-from orderbook.feeds.merge import ChangeItem, TickItem, encode_changes
+from orderbook.feeds.change_encoding import encode_changes
+from orderbook.feeds.merge import ChangeItem, TickItem
+from orderbook.feeds.row_batch import Changes, messages_of, positions_after, stated_time
 from orderbook.market.book_relations import BookRelations, BookStates, SavedState
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, Events, Flag, Ticker
@@ -177,7 +178,7 @@ class Pipeline:
             self._tick(item.time)
         elif isinstance(item, ChangeItem):
             together = pace != "message" and not (self.engine.reads_clock or self.host.watches)
-            for changes in [item.changes] if together else _change_messages(item.changes):
+            for changes in [item.changes] if together else messages_of(item.changes):
                 self._apply_changes(item.source, changes)
         elif self.engine.reads_clock and len(item):
             for tick, part in self._ticker.parts(item, pace == "live"):
@@ -333,8 +334,8 @@ class Pipeline:
         else:
             self.problems.add("unusable instrument", f"instrument {numbers[0]}", f"{numbers[1:]} units")
 
-    def _apply_changes(self, source: str, changes: Sequence[RelationChange]) -> None:
-        stated = changes[0].stated_time
+    def _apply_changes(self, source: str, changes: Changes) -> None:
+        stated = stated_time(changes)
         if stated is not None:
             received = self._received
             # What was received has happened, and now, whatever time a table says.
@@ -348,8 +349,7 @@ class Pipeline:
         self.engine.apply(batch)
         self.host.end()
         self.changes += len(batch)
-        if changes[-1].line:
-            self.positions[source] = changes[-1].line
+        self.positions |= positions_after(source, changes)
         self.messages += int(np.count_nonzero(batch.flags & END_OF_MESSAGE))
 
 
@@ -367,8 +367,3 @@ def _parts(events: Events, start: int, end: int) -> Iterator[tuple[int, int, boo
     changing = set(states.tolist())
     for first, last in pairwise(sorted({start, end, *changing, *(place + 1 for place in changing)})):
         yield first, last, first in changing
-
-
-def _change_messages(changes: Sequence[RelationChange]) -> Iterator[Sequence[RelationChange]]:
-    for start, end in pairwise([0, *message_ends(changes)]):
-        yield changes[start:end]

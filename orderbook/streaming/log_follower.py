@@ -26,9 +26,9 @@ from orderbook.engine.log.log import LogReader
 from orderbook.engine.log.segments import LogError, Position, bases
 from orderbook.engine.runtime import engine_state
 from orderbook.engine.runtime.engine_state import EngineState, codes_of
-from orderbook.feeds.change_stream import message_ends
 from orderbook.feeds.merge import ChangeItem, Slice, TickItem, VersionedChanges, VersionedEvents, versions_of
 from orderbook.feeds.raw_log import InstrumentText
+from orderbook.feeds.row_batch import message_ends
 from orderbook.market import books as book_snapshot
 from orderbook.market.book_relations import SavedState
 from orderbook.market.events import EVENT, Events, Flag

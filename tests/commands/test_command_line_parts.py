@@ -19,8 +19,9 @@ from orderbook.core.errors import Problems, SourceError, UserError
 from orderbook.core.latency import LatencyHistogram, latency_text
 from orderbook.core.units import moment_text, value_text
 from orderbook.engine.runtime.subscriptions import ViewEvent
+from orderbook.feeds.change_encoding import encode_changes
 from orderbook.feeds.change_stream import RelationChange
-from orderbook.feeds.merge import Merger, encode_changes
+from orderbook.feeds.merge import Merger
 from orderbook.market.book_relations import BookRelations
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side

@@ -208,7 +208,7 @@ def test_of_parquet_that_is_corrupt_what_was_before_is_read(tmp_path: Path) -> N
     batches = iter(open_rows(str(path)))
     with pytest.raises(SourceError, match="corrupt after row"):
         found.extend(change for batch in batches for change in batch)
-    assert [change.time for change in found] == [i for i in range(4_096) if i != 10]
+    assert [change.time for change in found] == [i for i in range(6_000) if i != 10]
 
 
 @pytest.mark.parametrize(
