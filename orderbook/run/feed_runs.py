@@ -42,6 +42,7 @@ from orderbook.feeds.merge import (
 )
 from orderbook.feeds.recording.capture_replay import CapturePlayer
 from orderbook.feeds.recording.raw_recorder import RawRecorder, Rotation
+from orderbook.feeds.row_batch import changes_after, positions_after
 from orderbook.feeds.source import (
     EventSource,
     FeedStatistics,
@@ -289,7 +290,7 @@ class CaptureRun(FeedRun):
 
 
 class FileRun(FeedRun):
-    """A recorded source, read as fast as it is taken.
+    """A recorded source, read as fast as it is taken; of changes those that a log does not have yet.
 
     Of several the first one puts the messages of all, in order of time as in a replay; the others wait.
     """
@@ -320,16 +321,28 @@ class FileRun(FeedRun):
             await first._through.wait()
             return
         merger = Merger([one.source for one in self._all], crossed_limit=0)
-        items = iter(merger)
+        items, before, read = iter(merger), dict(self.positions), dict[str, int]()
         try:
             while (item := await asyncio.to_thread(next, items, None)) is not None:
                 if isinstance(item, np.ndarray):
                     own: NDArray[np.int32] = item["instrument"]
                     known = own >= 0
                     own[known] = self._indexes[own[known]]
-                await put(item)
+                elif isinstance(item, ChangeItem) and before:
+                    read |= positions_after(item.source, item.changes)
+                    item = ChangeItem(item.source, changes_after(item.source, item.changes, before))
+                if isinstance(item, np.ndarray) or item.changes:
+                    await put(item)
         finally:
             self._through.set()
+        merger.errors += [
+            SourceError(
+                f"{one.name}: the log has it up to line {last}, and it ends before: it is another file now; "
+                "give it another name, or the log another folder"
+            )
+            for one in self._all
+            if (last := before.get(one.name, 0)) > read.get(one.name, 0)
+        ]
         for error in merger.errors[1:]:
             _logger.warning("feed %s: %s", self.name, error, extra={"feed": self.name})
         for error in merger.errors:
