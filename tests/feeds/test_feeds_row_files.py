@@ -136,7 +136,9 @@ def test_a_user_replays_and_backtests_rows(
     (tmp_path / "v.sql").write_text(VIEWS)
     (tmp_path / "c.toml").write_text(NO_STRATEGIES)
     found = orderbook(command, "--config", "c.toml", "--view", "v.sql", "rows:quotes.csv")
-    assert found.status == 0 and "view spreads: " in found.out and not found.error_lines
+    # How far a backtest is, is said where compiling takes long.
+    told = [line for line in found.error_lines if not line.startswith("backtesting: ")]
+    assert found.status == 0 and "view spreads: " in found.out and not told
 
 
 ROW = st.tuples(
