@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from orderbook.commands.common import configured
-from orderbook.core.processors import alone_on, unavailable
+from orderbook.core.processors import alone_on, step_aside, unavailable
 from orderbook.market.synthetic_flow import generate, synthetic_instruments
 
 from .doors_clients import DOORS
@@ -176,7 +176,9 @@ async def _mcp(run: Run) -> AsyncIterator[str]:
     page = run.url.replace("ws://", "http://").removesuffix("ws")
     arguments = ("-m", "orderbook.command_line", "mcp", "--url", page, "--port", str(port))
     address = f"http://127.0.0.1:{port}/mcp"
-    with process(*arguments):
+    with process(*arguments) as serving:
+        # It begins where the thread that starts it may be: on the engine's processor.
+        step_aside(serving.pid)
         client = DOORS["mcp"](address)
         for _ in range(_TRIES):
             try:
