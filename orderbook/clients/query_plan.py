@@ -135,7 +135,10 @@ class QueryPlanner:
         return _PARAMETER.sub(written, sql), used
 
     def _missing(self, error: SqlError) -> SqlError:
-        """A table that is not there, said with the names there are."""
+        """A table that is not there, said with the names there are; a function that only views may call."""
+        if called := re.match(r"(?:Scalar|Table) Function with name (\S+) does not exist", error.message):
+            what = f"no function is named {called[1]!r}; those of a program are called in its views"
+            return SqlError(what, error.line, error.column)
         found = re.match(r"Table with name (\S+) does not exist", error.message)
         if not found:
             return error

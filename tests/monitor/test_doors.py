@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 import duckdb
+import monitor_support
 import pandas as pd
 import polars as pl
 import pytest
@@ -21,6 +23,7 @@ from adbc_driver_postgresql import dbapi as adbc
 from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
 from monitor_support import flow
+from paths import SUPPORT
 from pyarrow import flight
 from samples import PATIENCE
 from served_support import Served, served
@@ -42,14 +45,46 @@ class _Doors:
         self._engine = sqlalchemy.create_engine(one.url.replace("postgresql://", "postgresql+psycopg://"))
         closed.callback(self._engine.dispose)
         self._flight = closed.enter_context(flight.connect(one.flight_url))
-        url = f"http://127.0.0.1:{one.run.server.port}/"
-        command = ["-m", "orderbook.command_line", "mcp", "--url", url]
+        self._page = f"http://127.0.0.1:{one.run.server.port}/"
+        command = ["-m", "orderbook.command_line", "mcp", "--url", self._page]
         self._portal = closed.enter_context(start_blocking_portal())
         client = Client(StdioServerParameters(command=sys.executable, args=command))
         self._mcp = closed.enter_context(self._portal.wrap_async_context_manager(client))
 
     def all(self) -> Mapping[str, Callable[[], tuple[str, Rows]]]:
         return {name: getattr(self, name) for name in dir(self) if name.startswith("with_")}
+
+    def asking(self) -> Mapping[str, Callable[[str], Rows]]:
+        """What gives the rows of any SQL, by door."""
+        return {
+            "postgres": self._by_postgres,
+            "flight": self._by_flight,
+            "mcp": self._by_mcp,
+            "query": self._by_query,
+        }
+
+    def _by_postgres(self, sql: str) -> Rows:
+        return self._connection.execute(sql).fetchall()
+
+    def _by_flight(self, sql: str) -> Rows:
+        ticket = flight.Ticket(json.dumps({"sql": sql}).encode())
+        table = self._flight.do_get(ticket, flight.FlightCallOptions(timeout=PATIENCE)).read_all()
+        return [tuple(row.values()) for row in table.to_pylist()]
+
+    def _by_mcp(self, sql: str) -> Rows:
+        answer = self._portal.call(self._mcp.call_tool, "query", {"sql": sql})
+        if answer.structured_content is None:
+            raise ValueError(answer.content[0].text)
+        return [tuple(row) for row in answer.structured_content["rows"]]
+
+    def _by_query(self, sql: str) -> Rows:
+        command = ["-m", "orderbook.command_line", "query", "--url", self._page, "--format", "json", sql]
+        said = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
+        if said.returncode:
+            raise ValueError(said.stderr)
+        return [tuple(row.values()) for row in json.loads(said.stdout)]
 
     def with_psql(self) -> tuple[str, Rows]:
         said = subprocess.run(
@@ -146,6 +181,33 @@ def test_all_doors_read_the_same_rows_at_one_version_while_events_flow() -> None
         # Of the last version all tell the same.
         last = list(states.items())[-1]
         assert {name: door() for name, door in doors.items()} == dict.fromkeys(doors, last)
+
+
+_FUNCTION = """
+CREATE FUNCTION decay(x DOUBLE, half DOUBLE) RETURNS DOUBLE LANGUAGE python AS 'user_signals:decay';
+CREATE VIEW pressed AS SELECT symbol, SUM(decay(price, 2) * volume) AS pressure FROM bids GROUP BY symbol;
+"""
+
+
+def test_views_that_call_functions_in_python_are_read_at_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only files declare functions.
+    sql_of_file = {str(SUPPORT / "views.sql"): monitor_support.SQL + _FUNCTION}
+    monkeypatch.setattr(monitor_support, "SQL", sql_of_file)
+    sql = "SELECT symbol, pressure FROM pressed ORDER BY symbol"
+    called = "SELECT decay(1, 2) FROM pressed"
+    with served(postgres={}, flight={}) as one, ExitStack() as closed:
+        doors = _Doors(one, closed)
+        for number in (1, 2):
+            events = flow(60)
+            events["order_id"] += number << 32
+            one.put(events)
+            expected = one.run.engine.frame("pressed").sort("symbol").rows()
+            assert len(expected) == 2 and all(pressure > 0 for _, pressure in expected)
+            for name, ask in doors.asking().items():
+                assert ask(sql) == expected, name
+        for name, ask in doors.asking().items():
+            with pytest.raises(Exception, match="no function is named 'decay'; those of a program"):
+                print(name, ask(called))
 
 
 @pytest.fixture
