@@ -96,6 +96,12 @@ class AlertOptions(Section):
         )
 
 
+_NO_SECRET = (
+    "the `secret` by which the webhook is signed, a variable of the environment, such as $DESK_SECRET; "
+    "`export DESK_SECRET=$(openssl rand -base64 24)` makes one"
+)
+
+
 class ChannelOptions(Section):
     """Where alerts are sent: a webhook, signed with `secret`, or a service by its address for apprise.
 
@@ -126,7 +132,7 @@ class ChannelOptions(Section):
         if (self.webhook is None) is (self.service is None):
             raise PydanticCustomError("channel", "one of `webhook` and `service`")
         if self.webhook is not None and self.secret is None:
-            raise PydanticCustomError("channel", "the `secret` with which the webhook is signed")
+            raise PydanticCustomError("channel", _NO_SECRET)
         if self.service is not None and self.secret is not None:
             raise PydanticCustomError("channel", "no `secret`, which is for webhooks")
         return self
