@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orderbook.commands.common import answer_of_run
+from orderbook.commands.asking import answer_of_run
 from orderbook.core.errors import UserError, visible
 from orderbook.core.summaries import told
 from orderbook.core.units import moment_text, nanoseconds

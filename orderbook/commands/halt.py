@@ -1,6 +1,6 @@
 """`orderbook halt`: the kill switch of a run, pulled or released through its monitor's websocket."""
 
-from orderbook.commands.common import answer_of_run
+from orderbook.commands.asking import answer_of_run
 from orderbook.core.errors import SourceError
 from orderbook.core.summaries import told
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from typing import Any, TypedDict
 
-from orderbook.commands.common import ask_run, socket_address
+from orderbook.commands.asking import ask_run, socket_address
 from orderbook.core.errors import OrderbookError, UserError
 
 # Rows that a model is given where it does not ask for fewer or more, and at most.

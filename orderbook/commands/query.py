@@ -18,7 +18,8 @@ import polars as pl
 from rich.console import Console
 
 from orderbook.clients.queries import answered, planned, snapshot
-from orderbook.commands.common import configured, socket_address
+from orderbook.commands.asking import socket_address
+from orderbook.commands.common import configured
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import SourceError, SqlError, UserError, suggestion, visible, visible_lines
 from orderbook.core.summaries import is_collected, told, write_json

@@ -13,7 +13,8 @@ from rich.text import Text
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
-from orderbook.commands.common import socket_address, stopped_by_signals
+from orderbook.commands.asking import socket_address
+from orderbook.commands.common import stopped_by_signals
 from orderbook.core.errors import SourceError, visible
 from orderbook.core.latency import latency_text
 from orderbook.core.summaries import is_collected, told

@@ -20,7 +20,7 @@ from paths import PROJECT
 from samples import PATIENCE
 
 import orderbook as door
-from orderbook.commands.common import socket_address
+from orderbook.commands.asking import socket_address
 from orderbook.commands.query import remote_query
 from orderbook.core.errors import UserError
 
