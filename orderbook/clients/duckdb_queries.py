@@ -127,7 +127,7 @@ def _function(node: Mapping[str, Any]) -> str:
 def _refused_functions() -> frozenset[str]:
     """Functions of DuckDB that are not let through as values; table functions that are no other kind, too."""
     kinds: dict[str, set[tuple[str, str | None, str | None, str]]] = {}
-    with duckdb.connect() as connection:
+    with _connection() as connection:
         found = connection.execute(
             "SELECT lower(function_name), function_type, stability, macro_definition, schema_name "
             "FROM duckdb_functions()"
@@ -156,7 +156,7 @@ def _computes(name: str, own: set[tuple[str, str | None, str | None, str]]) -> b
 
 @cache
 def _system_views() -> frozenset[str]:
-    with duckdb.connect() as connection:
+    with _connection() as connection:
         rows = connection.execute("SELECT lower(view_name) FROM duckdb_views() WHERE internal").fetchall()
     return frozenset(name for (name,) in rows)
 
