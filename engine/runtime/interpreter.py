@@ -8,7 +8,7 @@ plain conditions.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -33,7 +33,6 @@ from orderbook.engine.runtime.map_entries import (
 from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.engine.runtime.row_format import FiringRecorder, overflow_error, wide_key_error, words_of
 from orderbook.views.calculus import (
-    Apply,
     Cmp,
     Const,
     Exists,
@@ -64,20 +63,19 @@ def scalar_value(scalar: Scalar, environment: Mapping[Var, Word], dictionary: Di
         return environment[scalar]
     if isinstance(scalar, Const):
         return dictionary.encode(scalar.value) if isinstance(scalar.value, str) else scalar.value
-    match scalar:
-        case Apply("if", (condition, then, otherwise)):
-            chosen = then if scalar_value(condition, environment, dictionary) else otherwise
-            return scalar_value(chosen, environment, dictionary)
-        case Apply(op, args) if op in NAMED:
-            place = NAMED[op]
-            words = [
-                a.value if i == place and isinstance(a, Const) else scalar_value(a, environment, dictionary)
-                for i, a in enumerate(args)
-            ]
-            return evaluate(op, words, dictionary)
-        case Apply(op, args):
-            return evaluate(op, [scalar_value(a, environment, dictionary) for a in args], dictionary)
-    raise TypeError(scalar)
+    op, args = scalar.op, scalar.args
+    if op == "if":
+        condition, then, otherwise = args
+        chosen = then if scalar_value(condition, environment, dictionary) else otherwise
+        return scalar_value(chosen, environment, dictionary)
+    if op in NAMED:
+        place = NAMED[op]
+        words = [
+            a.value if i == place and isinstance(a, Const) else scalar_value(a, environment, dictionary)
+            for i, a in enumerate(args)
+        ]
+        return evaluate(op, words, dictionary)
+    return evaluate(op, [scalar_value(a, environment, dictionary) for a in args], dictionary)
 
 
 Number = int | float
@@ -216,37 +214,41 @@ class Interpreter:
         if not term:
             yield environment, 1
             return
-        for bound, value in self._factor(term[0], environment):
-            if value != 0:
-                for extended, rest in self._term(term[1:], bound):
-                    yield extended, _product(value, rest)
+        first, others = term[0], term[1:]
+        for bound, value in self._factor(first, environment):
+            if value == 0:
+                continue
+            if not others:
+                yield bound, _product(value, 1)
+                continue
+            for extended, rest in self._term(others, bound):
+                yield extended, _product(value, rest)
 
-    def _factor(self, factor: Factor, environment: Environment) -> Iterator[tuple[Environment, Number]]:
+    def _factor(self, factor: Factor, environment: Environment) -> Iterable[tuple[Environment, Number]]:
+        if isinstance(factor, MapRef):
+            return self._entries(factor.name, factor.keys, environment)
+        if isinstance(factor, Val):
+            return ((environment, self._scalar(factor.scalar, environment) or 0),)
+        if isinstance(factor, Cmp):
+            sides = [self._scalar(factor.left, environment), self._scalar(factor.right, environment)]
+            return ((environment, evaluate(factor.op, sides, self._dictionary) or 0),)
         match factor:
-            case Val(scalar):
-                yield environment, self._scalar(scalar, environment) or 0
-            case Cmp(op, left, right):
-                sides = [self._scalar(left, environment), self._scalar(right, environment)]
-                yield environment, evaluate(op, sides, self._dictionary) or 0
             case Lift(variable, body):
                 value = self._lifted(body, environment)
                 if variable in environment:
-                    yield environment, int(environment[variable] == value)
-                else:
-                    yield {**environment, variable: value}, 1
-            case MapRef(name, keys):
-                yield from self._entries(name, keys, environment)
+                    return ((environment, int(environment[variable] == value)),)
+                return (({**environment, variable: value}, 1),)
             case Exists(group, body):
-                for key in self._groups(group, body, environment):
-                    yield {**environment, **dict(zip(group, key, strict=True))}, 1
+                groups = self._groups(group, body, environment)
+                return [({**environment, **dict(zip(group, key, strict=True))}, 1) for key in groups]
             case Extreme(variable, greatest, value, body):
                 inner = {v: w for v, w in environment.items() if v != value}
                 found = [k[0] for k in self._groups((value,), body, inner) if k[0] is not None]
                 best = (max if greatest else min)(found, default=None)
                 if best is not None and environment.get(variable, best) == best:
-                    yield {**environment, variable: best}, 1
-            case _:
-                raise TypeError(f"M3 reads maps only, found {factor}")
+                    return (({**environment, variable: best}, 1),)
+                return ()
+        raise TypeError(f"M3 reads maps only, found {factor}")
 
     def _groups(self, group: tuple[Var, ...], body: Poly, environment: Environment) -> list[Key]:
         """The groups of a body whose sum is not 0."""
@@ -259,32 +261,46 @@ class Interpreter:
 
     def _entries(
         self, name: str, keys: tuple[Scalar, ...], environment: Environment
-    ) -> Iterator[tuple[Environment, Number]]:
+    ) -> Iterable[tuple[Environment, Number]]:
         entries = self._maps[name]
         if not entries:
-            return
+            return ()
         known: list[tuple[int, Word]] = []
         open_: list[tuple[int, Scalar]] = []
         for place, scalar in enumerate(keys):
-            if scalar_variable_set(scalar) <= environment.keys():
+            if isinstance(scalar, Var):
+                is_known = scalar in environment
+            else:
+                is_known = scalar_variable_set(scalar) <= environment.keys()
+            if is_known:
                 known.append((place, self._scalar(scalar, environment)))
             else:
                 open_.append((place, scalar))
         if not open_:
             key = tuple([word for _, word in known])
-            if key in entries:
-                yield environment, self._read(name, key, entries[key])
-            return
-        for key, value in entries.items():
-            if all(key[place] == word for place, word in known):
-                bound = dict(environment)
-                for place, scalar in open_:
-                    if isinstance(scalar, Var) and scalar not in bound:
-                        bound[scalar] = key[place]
-                    elif self._scalar(scalar, bound) != key[place]:
-                        break
-                else:
-                    yield bound, self._read(name, key, value)
+            return ((environment, self._read(name, key, entries[key])),) if key in entries else ()
+        found: Iterable[tuple[Key, int | Fraction]] = entries.items()
+        for place, word in known:
+            found = [entry for entry in found if entry[0][place] == word]
+        return self._bound(name, found, open_, environment)
+
+    def _bound(
+        self,
+        name: str,
+        entries: Iterable[tuple[Key, int | Fraction]],
+        places: list[tuple[int, Scalar]],
+        environment: Environment,
+    ) -> Iterator[tuple[Environment, Number]]:
+        """Entries of a map whose keys bind the variables at these places, each to one value."""
+        for key, value in entries:
+            bound = dict(environment)
+            for place, scalar in places:
+                if isinstance(scalar, Var) and scalar not in bound:
+                    bound[scalar] = key[place]
+                elif self._scalar(scalar, bound) != key[place]:
+                    break
+            else:
+                yield bound, self._read(name, key, value)
 
     def _read(self, name: str, key: Key, value: int | Fraction) -> Number:
         number = _number(value)

@@ -70,23 +70,27 @@ def evaluate(op: str, args: Sequence[Any], words: texts.Texts | None = None) -> 
     """
     if op == "is_null":
         return int(args[0] is None)
-    if any(a is None for a in args):
+    if None in args:
         return 0
-    if op in ("like", "ilike"):
-        text = args[0] if isinstance(args[0], str) or words is None else words.decode(args[0])
-        return int(Pattern(args[1], op == "ilike").matches(text))
-    if op in texts.FUNCTIONS:
-        if words is None:
-            raise ValueError(f"{op} of texts without a dictionary")
-        return texts.of_codes(op, args, words)
     function = FUNCTIONS.get(op)
     if function is None:
-        raise ValueError(f"unknown function {op}")
+        return _of_texts(op, args, words)
     value = function(*args)
     if isinstance(value, int) and not -INT128_MAX - 1 <= value <= INT128_MAX:
         raise ExactnessError(f"a value of {op} does not fit 128 bits")
     # What compiled code holds as -0.0 is NULL.
     return value + 0.0 if isinstance(value, float) else value
+
+
+def _of_texts(op: str, args: Sequence[Any], words: texts.Texts | None) -> int | float:
+    if op in ("like", "ilike"):
+        text = args[0] if isinstance(args[0], str) or words is None else words.decode(args[0])
+        return int(Pattern(args[1], op == "ilike").matches(text))
+    if op not in texts.FUNCTIONS:
+        raise ValueError(f"unknown function {op}")
+    if words is None:
+        raise ValueError(f"{op} of texts without a dictionary")
+    return texts.of_codes(op, args, words)
 
 
 def _of_doubles(function: Callable[..., float]) -> Callable[..., float]:
