@@ -116,11 +116,19 @@ ALONE = {
 }
 
 
+# Of those by what may be NULL, where many declarations are compiled before the one that helps is told.
+LONG = (
+    TOO_LARGE,
+    "Neighbours of neighbours: Roll's spread",
+    "Statistics over neighbours: autocorrelation",
+    "Sums over windows of a number of rows",
+)
+
+
 def usual(number: int, construct: str) -> tuple[tuple[str, str], ...]:
     """The declarations that a construct has when it is not exhaustive."""
     if construct in BY_NULLS or construct == TOO_LARGE:
-        # What is compiled for them takes long.
-        return BARE, IN_TURN[0]
+        return (BARE,) if construct in LONG else (BARE, IN_TURN[0])
     return (BARE, *IN_TURN) if construct in ALONE else (BARE, IN_TURN[number % len(IN_TURN)])
 
 
