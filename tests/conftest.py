@@ -3,7 +3,7 @@
 import atexit
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         # DuckDB prints what of it is not freed; a worker's output is not shown.
         atexit.register(gc.unfreeze)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    # A process that began ahead is asked where the environment is as it was, which this note would change.
+    note = os.environ.pop("PYTEST_CURRENT_TEST")
+    try:
+        yield
+    finally:
+        os.environ["PYTEST_CURRENT_TEST"] = note
 
 
 @pytest.hookimpl(tryfirst=True)
