@@ -9,18 +9,16 @@ import gc
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import cache
 from typing import Protocol
-from unittest.mock import patch
 
 from hypothesis import strategies as st
+from kept_programs import Parameters, compiled_whole, kept_program
 from oracle import Row, SqlValue, ordered
 from views_catalogue import Entry
 
 from orderbook.core.changes import Dictionary
 from orderbook.engine.runtime.interpreter import Interpreter
-from orderbook.views.calculus import MOST_STEPS, Budget
-from orderbook.views.compilation import compile_views
+from orderbook.views.calculus import MOST_STEPS
 from orderbook.views.m3 import Program
 from orderbook.views.program import CompiledProgram
 from orderbook.views.types import Kind, Type
@@ -32,27 +30,23 @@ Change = tuple[str, bool, Row]
 Step = tuple[str, str, Row, int]
 
 
-Parameters = tuple[tuple[str, SqlValue], ...]
-
-
-@cache
-def _compiled(sql: str, parameters: Parameters, materialize: str) -> CompiledProgram:
-    return compile_views(sql, dict(parameters), materialize=materialize)  # type: ignore[arg-type]
+# What an entry is compiled in at most: a fiftieth of the steps that there are.
+STEPS = MOST_STEPS // 50
 
 
 def compiled(sql: str, parameters: Parameters = (), materialize: str = "full") -> Program:
     """The program of all views of an SQL text, compiled once."""
-    return _compiled(sql, parameters, materialize).program
+    return kept_program(sql, parameters, materialize)
 
 
 def compiled_entry(entry: Entry, materialize: str = "full") -> CompiledProgram:
-    """The views of an entry and their program, compiled once, in a fiftieth of the steps that there are."""
-    with patch.object(Budget.__init__, "__defaults__", (MOST_STEPS // 50,)):
-        return _compiled(entry.sql, tuple(entry.parameters.items()), materialize)
+    """The views of an entry and their program, compiled once."""
+    return compiled_whole(entry.sql, tuple(entry.parameters.items()), materialize, STEPS)
 
 
 def program_of(entry: Entry, materialize: str = "full") -> Program:
-    return compiled_entry(entry, materialize).program
+    """The program of an entry."""
+    return kept_program(entry.sql, tuple(entry.parameters.items()), materialize, STEPS)
 
 
 class Runtime(Protocol):

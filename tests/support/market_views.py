@@ -14,10 +14,10 @@ from pathlib import Path
 from first_week import UNITS, plain
 from fuzz import Change, InterpreterRuntime
 from generated_runner import GeneratedRuntime
+from kept_programs import kept_program
 from oracle import Oracle, Row, difference
 from paths import VIEWS
 
-from orderbook.views.compilation import compile_views
 from orderbook.views.library import (
     described,
     shipped_file,
@@ -26,7 +26,7 @@ from orderbook.views.library import (
     text_of,
     with_read,
 )
-from orderbook.views.program import CompiledProgram
+from orderbook.views.m3 import Program
 from orderbook.views.types import Parameter
 
 SECOND = 10**9
@@ -60,14 +60,9 @@ def parameters(name: str, given: Mapping[str, Parameter]) -> dict[str, Parameter
     return {**known, **{key: value for key, value in given.items() if key in known}}
 
 
-def compiled(name: str, given: Mapping[str, Parameter] = SMALL) -> CompiledProgram:
+def compiled(name: str, given: Mapping[str, Parameter] = SMALL) -> Program:
     """The program of a view that ships, compiled once."""
-    return _compiled(name, tuple(parameters(name, given).items()))
-
-
-@cache
-def _compiled(name: str, values: tuple[tuple[str, Parameter], ...]) -> CompiledProgram:
-    return compile_views(name, dict(values))
+    return kept_program(name, tuple(parameters(name, given).items()))
 
 
 def oracle(name: str, given: Mapping[str, Parameter] = SMALL) -> Oracle:
@@ -90,7 +85,7 @@ def check_generated(name: str) -> None:
     Of a stream that shows something.
     """
     view, program = name.rpartition("/")[2], compiled(name)
-    interpreter, generated = InterpreterRuntime(program.program), GeneratedRuntime(program.program)
+    interpreter, generated = InterpreterRuntime(program), GeneratedRuntime(program)
     at_first, shown = generated.map_sizes(), 0
     for seed in range(2):
         if shown:
@@ -142,12 +137,12 @@ _KEYS = {"book_states": ("venue", "symbol"), "trades": ("id",), "quotes": ("venu
 }  # fmt: skip
 
 
-def events(program: CompiledProgram, generator: random.Random, length: int) -> Iterator[list[Change]]:
+def events(program: Program, generator: random.Random, length: int) -> Iterator[list[Change]]:
     """Rows of what the program reads inserted, deleted and updated, and at last all deleted."""
-    read = sorted({trigger.relation for trigger in program.program.triggers})
+    read = sorted({trigger.relation for trigger in program.triggers})
     live: dict[str, dict[object, Row]] = {name: {} for name in read}
     for _ in range(length):
-        relation = program.program.relation(generator.choice(read))
+        relation = program.relation(generator.choice(read))
         rows, event = live[relation.name], list[Change]()
         if rows and generator.random() < 0.4:
             event.append((relation.name, False, rows.pop(generator.choice(list(rows)))))

@@ -34,7 +34,7 @@ def test_a_parameter_has_one_default_in_all_files() -> None:
 
 @every_view
 def test_an_event_costs_what_the_file_says(name: str) -> None:
-    found = plan(compiled(name).program)
+    found = plan(compiled(name))
     cost = max(statement_cost(found, s) for t in found.triggers for s in t.statements)
     assert described(shipped_file(name)).cost.startswith(str(cost))
 
@@ -55,7 +55,7 @@ def check(name: str, seed: int) -> int:
     """How many rows with a value a view has shown. Raises AssertionError where it differs from DuckDB."""
     view, program, expected = re.sub(r".*/", "", name), compiled(name), oracle(name)
     shown = 0
-    runtime = InterpreterRuntime(program.program)
+    runtime = InterpreterRuntime(program)
     at_first = runtime.map_sizes()
     for event in events(program, random.Random(f"{name} {seed}"), length_of(name)):
         for relation, insert, values in event:
