@@ -14,8 +14,8 @@ from backends import BACKENDS
 from checkpoint_runner import contents, same, through_file
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import SUPPORT
 from samples import examples
+from uncompiled import run_uncompiled
 
 import orderbook
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE, ChangeBatch
@@ -206,30 +206,14 @@ def test_a_hashed_store_of_many_blocks_is_copied_without_those_given_back() -> N
     shape.destroy(handle)
 
 
-def run_catalogue(*options: str) -> str:
-    command = [sys.executable, str(SUPPORT / "checkpoint_runner.py"), *options]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
 def test_views_of_the_catalogue_go_on_from_either_backend() -> None:
-    assert " 0 failed, " in run_catalogue("--every", "40", "--length", "10")
+    assert " 0 failed, " in run_uncompiled("checkpoint_runner.py", "--every", "40", "--length", "10")
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("offset", range(4))
 def test_all_views_of_the_catalogue_go_on_from_either_backend(sample_seed: int, offset: int) -> None:
-    assert " 0 failed, " in run_catalogue("--seed", str(10 * sample_seed + offset))
-
-
-def run_programs(*options: str) -> str:
-    command = [sys.executable, str(SUPPORT / "program_change_runner.py"), *options]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    assert " 0 failed, " in run_uncompiled("checkpoint_runner.py", "--seed", str(10 * sample_seed + offset))
 
 
 @pytest.mark.parametrize(("backends", "count"), [("interpreter,interpreter", 10), ("interpreter,numba", 3)])
@@ -237,14 +221,18 @@ def test_other_views_of_the_catalogue_go_on_as_if_they_had_always_run(
     backends: str, count: int, sample_seed: int
 ) -> None:
     seed = str(100 * sample_seed)
-    assert " 0 failed, " in run_programs("--seed", seed, "--count", str(count), "--backends", backends)
+    assert " 0 failed, " in run_uncompiled(
+        "program_change_runner.py", "--seed", seed, "--count", str(count), "--backends", backends
+    )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("backends", ["interpreter,interpreter", "numba,numba", "numba,interpreter"])
 def test_many_other_views_of_the_catalogue_go_on(backends: str, sample_seed: int, sample_count: int) -> None:
     seed = str(1000 * sample_seed)
-    run_programs("--seed", seed, "--count", str(sample_count), "--backends", backends)
+    run_uncompiled(
+        "program_change_runner.py", "--seed", seed, "--count", str(sample_count), "--backends", backends
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,16 +1,14 @@
 """What known programs are cut into, and what blocks make of them in both runtimes."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 from block_distribution import Change, blocks_of, histories
-from paths import SUPPORT, VIEWS
+from paths import VIEWS
 from plain_distribution import PlainDistribution
+from uncompiled import run_uncompiled
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import ConfigurationError
@@ -270,20 +268,15 @@ def test_a_compiled_stage_equals_the_interpreter() -> None:
     check_blocks(WIDE, "symbol", "numba")
 
 
-def run_uncompiled(count: int, seed: int) -> None:
+def run_stages(count: int, seed: int) -> None:
     """Runs stages of views of the catalogue through generated modules as plain Python."""
-    runner = str(SUPPORT / "distribution_runner.py")
-    command = [sys.executable, runner, str(count), str(seed)]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout == f"{count} passed\n"
+    assert run_uncompiled("distribution_runner.py", str(count), str(seed)) == f"{count} passed\n"
 
 
 def test_generated_code_of_stages_equals_one_partition() -> None:
-    run_uncompiled(6, 1)
+    run_stages(6, 1)
 
 
 @pytest.mark.exhaustive
 def test_generated_code_of_many_stages_equals_one_partition(sample_seed: int, sample_count: int) -> None:
-    run_uncompiled(sample_count, sample_seed)
+    run_stages(sample_count, sample_seed)

@@ -1,12 +1,9 @@
 """The checks of generated code find out what is wrong in it: flipped signs, comparisons and NULL words."""
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
-from paths import SUPPORT
+from uncompiled import uncompiled
 
 # Of flips of what a program holds before any event only one view has the first two, and its rows hide them;
 # the third chooses between two ways to empty a map. A run of a cut that ends past a leaf's last entry ends at
@@ -16,12 +13,10 @@ HIDDEN = {"initialise -", "initialise >=", "initialise >", "cut_wide <"}
 
 def run(*options: str) -> set[str]:
     """The groups of mutants of which none is found out."""
-    command = [sys.executable, str(SUPPORT / "mutation_runner.py"), *options]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    found = re.search(r"^([0-9]+) groups, ([0-9]+) not found out", done.stdout, re.MULTILINE)
-    assert found is not None, done.stderr[-4000:]
-    lost = set(re.findall(r"^not found out: (.*?) in ", done.stderr, re.MULTILINE))
+    _, out, errors = uncompiled("mutation_runner.py", *options)
+    found = re.search(r"^([0-9]+) groups, ([0-9]+) not found out", out, re.MULTILINE)
+    assert found is not None, errors[-4000:]
+    lost = set(re.findall(r"^not found out: (.*?) in ", errors, re.MULTILINE))
     assert int(found[1]) >= 50 and int(found[2]) == len(lost)
     return lost
 

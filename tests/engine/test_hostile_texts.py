@@ -1,18 +1,16 @@
 """No text that a user, an exchange or a file wrote is part of generated source: it becomes numbers."""
 
 import ast
-import os
 import random
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hostile_texts import EXPLOIT, NAMES, PIECES, Subject, literal, modules
-from paths import PROJECT, SUPPORT
+from paths import PROJECT
+from uncompiled import run_uncompiled
 
 from orderbook.core.errors import OrderbookError, SqlError
 from orderbook.core.generated_code import check_source
@@ -250,16 +248,9 @@ def run_texts(way: str, count: int, seed: int, folder: Path) -> None:
     """Runs hostile texts through engines whose generated code is plain Python, in an empty folder."""
     own = folder / "empty"
     own.mkdir()
-    runner = str(SUPPORT / "hostile_text_runner.py")
-    environment = {
-        **os.environ,
-        "NUMBA_DISABLE_JIT": "1",
-        "PYTHONPATH": str(PROJECT),
-        "ORDERBOOK_CACHE": str(folder / "cache"),
-    }
-    command = [sys.executable, runner, way, "--count", str(count), "--seed", str(seed)]
-    done = subprocess.run(command, env=environment, cwd=own, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    environment = {"ORDERBOOK_CACHE": str(folder / "cache")}
+    options = (way, "--count", str(count), "--seed", str(seed))
+    run_uncompiled("hostile_text_runner.py", *options, folder=own, environment=environment)
     assert not list(own.iterdir())
 
 

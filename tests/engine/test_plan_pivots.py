@@ -1,13 +1,9 @@
 """Keys of trees that a trigger looks at once for all it does there: which they are, and what comes of it."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 from fuzz import program_of
 from generated_runner import check
-from paths import PROJECT, SUPPORT
+from uncompiled import run_uncompiled
 from views_catalogue import Entry
 
 from orderbook.engine.generate.module_text import shared_pivots
@@ -70,12 +66,7 @@ def test_other_sums_are_searched_for_by_themselves(wanted: Entry) -> None:
 
 
 def test_uncompiled_code_equals_the_interpreter() -> None:
-    path = os.pathsep.join((str(PROJECT), str(SUPPORT)))
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, __file__], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_uncompiled(__file__)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,5 @@
 """The finance workload of the DBToaster papers equals DuckDB after every event, and costs O(log n)."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +7,7 @@ from finance_runner import compare
 from finance_streams import QUERIES, finance_sql, lobster_market
 from fuzz import compiled
 from paths import SUPPORT
+from uncompiled import run_uncompiled
 
 from orderbook.engine.plan.describe import statement_cost, warnings
 from orderbook.engine.plan.planner import plan
@@ -21,30 +19,26 @@ COSTS = {"O(1)", "O(log n)"}
 ROWS_CHANGED = {"missedtrades": {"O(groups * log n)"}}
 
 
-def run_uncompiled(*options: str) -> tuple[int, int]:
+def compared(*options: str) -> tuple[int, int]:
     """Runs the comparison with generated code as plain Python: rows that were equal, and changes of views."""
-    command = [sys.executable, str(RUNNER), *options]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    rows, changed = map(int, done.stdout.split())
+    rows, changed = map(int, run_uncompiled("finance_runner.py", *options).split())
     return rows, changed
 
 
 def test_random_markets_equal_duckdb(sample_seed: int) -> None:
-    rows, changed = run_uncompiled(f"--seed={sample_seed}", "--count=120")
+    rows, changed = compared(f"--seed={sample_seed}", "--count=120")
     assert rows > 600 and changed > 300
 
 
 @pytest.mark.exhaustive
 def test_many_random_markets_equal_duckdb(sample_seed: int, sample_count: int) -> None:
     for number in range(max(1, sample_count // 50)):
-        rows, changed = run_uncompiled(f"--seed={sample_seed + number}", "--count=400")
+        rows, changed = compared(f"--seed={sample_seed + number}", "--count=400")
         assert rows > 2_000 and changed > 1_000
 
 
 def test_a_real_market_equals_duckdb(shared_data: Path) -> None:
-    rows, changed = run_uncompiled(f"--lobster={shared_data / AAPL}", "--count=250")
+    rows, changed = compared(f"--lobster={shared_data / AAPL}", "--count=250")
     assert rows > 1_000 and changed > 400
 
 

@@ -1,16 +1,13 @@
 """Value functions in generated code, as plain Python and compiled, against the interpreter."""
 
-import os
-import subprocess
-import sys
 from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
-from paths import SUPPORT
 from scalars_runner import check, program, scalars
+from uncompiled import run_uncompiled
 
 from orderbook.core.changes import Dictionary
 from orderbook.engine.maps.wide_numbers import high_word, low_word, words_to_wide
@@ -30,17 +27,9 @@ EDGES = [
 WIDE = st.one_of(st.integers(-LARGEST, LARGEST), st.sampled_from([*EDGES, LARGEST, -LARGEST]))
 
 
-def run_uncompiled(count: int, seed: int) -> str:
-    script = str(SUPPORT / "scalars_runner.py")
-    command = [sys.executable, script, "--count", str(count), "--seed", str(seed)]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
 def test_uncompiled_functions_equal_the_interpreter() -> None:
-    assert run_uncompiled(100, 0) == f"{100 * len(scalars())} values compared\n"
+    compared = run_uncompiled("scalars_runner.py", "--count=100", "--seed=0")
+    assert compared == f"{100 * len(scalars())} values compared\n"
 
 
 def test_compiled_functions_equal_the_interpreter() -> None:
@@ -49,7 +38,7 @@ def test_compiled_functions_equal_the_interpreter() -> None:
 
 @pytest.mark.exhaustive
 def test_functions_equal_the_interpreter_on_many_rows(sample_seed: int, sample_count: int) -> None:
-    run_uncompiled(sample_count, sample_seed)
+    run_uncompiled("scalars_runner.py", f"--count={sample_count}", f"--seed={sample_seed}")
     check(10 * sample_count, sample_seed)
 
 
