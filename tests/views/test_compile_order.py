@@ -10,12 +10,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fuzz import compiled_entry
+from fuzz import program_of
 from paths import PROJECT, SUPPORT
 from views_catalogue import CATALOGUE
 
 import orderbook
 from orderbook.views.calculus import ZERO, Var
+from orderbook.views.m3 import program_text
 from orderbook.views.maintenance.neighbours import Beyond
 
 SCRIPT = """
@@ -37,7 +38,7 @@ OF_MARKETS = ("market/imbalance_near", "market/cost_to_trade", "market/effective
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_programs_do_not_depend_on_the_order_of_hashes(every: int) -> None:
-    """They are the same here, where hashes are as they happen to be, and where they are those of a seed."""
+    """They are the same where hashes are as they happen to be, and where they are those of a seed."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(PROJECT), str(SUPPORT), str(PROJECT / "tests" / "views"))),
@@ -45,7 +46,9 @@ def test_programs_do_not_depend_on_the_order_of_hashes(every: int) -> None:
     }
     command = [sys.executable, "-c", SCRIPT, str(every)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        here = {e.name: hashlib.sha256(compiled_entry(e).m3.encode()).hexdigest() for e in CATALOGUE[::every]}
+        # Made in whichever process of this run came first.
+        texts = {e.name: program_text(program_of(e)) for e in CATALOGUE[::every]}
+        here = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
         here |= {n: hashlib.sha256(orderbook.compile(n).m3.encode()).hexdigest() for n in OF_MARKETS}
         told, _ = process.communicate()
     assert process.returncode == 0
