@@ -66,7 +66,8 @@ def _serve(line: socket.socket) -> None:
     while True:
         order, files, *_ = socket.recv_fds(line, _MOST_BYTES, 2)
         if not order:
-            return
+            # DuckDB would print what is frozen as leaked.
+            os._exit(0)
         child = os.fork()
         if not child:
             line.close()
