@@ -152,14 +152,14 @@ class Blocks:
 _LARGER_BYTES = 1 << 20
 
 
-def larger(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in blocks of at least a megabyte, but for the last."""
+def larger(blocks: Iterable[bytes], megabytes: int = 1) -> Iterator[bytes]:
+    """The same bytes in blocks of at least some megabytes, but for the last."""
     parts: list[bytes] = []
     size = 0
     for part in blocks:
         parts.append(part)
         size += len(part)
-        if size >= _LARGER_BYTES:
+        if size >= megabytes * _LARGER_BYTES:
             yield b"".join(parts)
             parts.clear()
             size = 0

@@ -26,8 +26,8 @@ from orderbook.feeds.storage import Place, open_parquet, times_as_ns
 
 MALFORMED = "malformed row"
 _DELIMITERS = ",;\t|"
-# Rows of Parquet that are read together.
-_ROWS = 1 << 15
+# What is read together: of CSV, and rows of Parquet.
+_MEGABYTES, _ROWS = 4, 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class _CsvRows(_TextRows):
         return self._columns
 
     def rows(self, problems: Problems, wanted: Sequence[str]) -> Iterator[Columns | Row]:
-        whole = larger(self._lines.blocks())
+        whole = larger(self._lines.blocks(), _MEGABYTES)
         blocks = (block.replace(b"\r\n", b"\n") if b"\r" in block else block for block in whole)
         # Lines before the text at hand.
         before, text = self._after_header(blocks)

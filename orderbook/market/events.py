@@ -137,17 +137,20 @@ class Ticker:
         if not self._message_open:
             starts = np.concatenate([[0], starts])
         self._message_open = not events["flags"][-1] & _LAST
-        steps = times[starts] - times[starts] % self._resolution
-        last = np.iinfo(np.int64).min if self.last is None else self.last
-        highest = np.maximum.accumulate(np.maximum(steps, last))
-        if not live:
-            self._note_late((highest - steps)[times[starts] > 0])
-        moves = np.flatnonzero(highest > np.concatenate([[last], highest[:-1]]))
-        ticking = starts[moves].tolist()
+        ticking = starts[self.moves(times[starts], live)].tolist()
         if not ticking or ticking[0]:
             yield None, events[: ticking[0] if ticking else len(events)]
         for start, end in pairwise([*ticking, len(events)]):
             yield self.due(int(times[start])), events[start:end]
+
+    def moves(self, times: NDArray[np.int64], live: bool = False) -> NDArray[np.int64]:
+        """Which messages of these times, int64[n], ticks are due before; those late are counted, but live."""
+        steps = times - times % self._resolution
+        last = np.iinfo(np.int64).min if self.last is None else self.last
+        highest = np.maximum.accumulate(np.maximum(steps, last))
+        if not live:
+            self._note_late((highest - steps)[times > 0])
+        return np.flatnonzero(highest > np.concatenate([[last], highest[:-1]]))
 
     def _note_late(self, behind: NDArray[np.int64]) -> None:
         late = behind[behind > max(self._resolution, _LATE)]

@@ -14,7 +14,7 @@ from orderbook.core.errors import Problems
 from orderbook.core.latency import LatencyHistogram
 from orderbook.feeds.change_encoding import encode_changes
 from orderbook.feeds.merge import ChangeItem, TickItem
-from orderbook.feeds.row_batch import Changes, messages_of, positions_after, stated_time
+from orderbook.feeds.row_batch import Changes, RowBatch, messages_of, positions_after, stated_time
 from orderbook.market.book_relations import BookRelations, BookStates, SavedState
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, Events, Flag, Ticker
@@ -177,9 +177,7 @@ class Pipeline:
             self._told = max(self._told, item.time)
             self._tick(item.time)
         elif isinstance(item, ChangeItem):
-            together = pace != "message" and not (self.engine.reads_clock or self.host.watches)
-            for changes in [item.changes] if together else messages_of(item.changes):
-                self._apply_changes(item.source, changes)
+            self._apply_item(item, pace)
         elif self.engine.reads_clock and len(item):
             for tick, part in self._ticker.parts(item, pace == "live"):
                 if tick is not None:
@@ -334,13 +332,28 @@ class Pipeline:
         else:
             self.problems.add("unusable instrument", f"instrument {numbers[0]}", f"{numbers[1:]} units")
 
-    def _apply_changes(self, source: str, changes: Changes) -> None:
+    def _apply_item(self, item: ChangeItem, pace: Pace) -> None:
+        """Applies changes together, as far as nobody is told of each message and no tick comes between."""
+        source, changes, ticks = item.source, item.changes, self.engine.reads_clock
+        times = changes.times() if ticks and isinstance(changes, RowBatch) and pace == "batch" else None
+        if pace == "message" or self.host.watches or (ticks and times is None):
+            for message in messages_of(changes):
+                self._apply_changes(source, message)
+        elif times is None:
+            self._apply_changes(source, changes)
+        else:
+            cuts = np.unique([0, *self._ticker.moves(times), len(changes)])
+            for start, end in pairwise(cuts.tolist()):
+                self._apply_changes(source, changes[start:end], noted=True)
+
+    def _apply_changes(self, source: str, changes: Changes, noted: bool = False) -> None:
+        """noted: it has been counted whether they are late."""
         stated = stated_time(changes)
         if stated is not None:
             received = self._received
             # What was received has happened, and now, whatever time a table says.
             self.time = stated if received is None else min(stated, received)
-            if received is None:
+            if received is None and not noted:
                 self._ticker.note(stated)
             self._tick(stated if received is None else received)
         relations = self.engine.program.relations

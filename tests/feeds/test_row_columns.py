@@ -24,7 +24,10 @@ from orderbook.feeds.files.csv_blocks import read_csv_block
 from orderbook.feeds.files.row_file import open_rows
 from orderbook.feeds.merge import ChangeItem, Merger
 from orderbook.feeds.row_batch import RowBatch, RowFrame, changes_after, positions_after
+from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import Stamped
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.compilation import compile_views
 from orderbook.views.encoding.frames import encode_rows
 from orderbook.views.encoding.moments import moments
@@ -218,10 +221,10 @@ def test_lines_that_are_alike_are_read_by_column(tmp_path: Path) -> None:
 
 def test_a_line_that_spoils_its_block_leaves_the_others(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_bytes(b"ts,b\n" + b"1,x\n" * 100 + b'2,y"y"\n' + b"3,z\n" * 100)
+    path.write_bytes(b"ts,b\n" + b"1,x\n" * 100 + b'2,y"y"\n' + b"3,z\n" * 300)
     with blocks_of(64):
         batches = list(open_rows(str(path)))
-    assert sum(map(len, batches)) == 201
+    assert sum(map(len, batches)) == 401
     assert sum(len(batch) for batch in batches if isinstance(batch, RowBatch)) > 100
 
 
@@ -262,6 +265,39 @@ def test_rows_of_several_files_are_merged_and_logged_as_row_by_row(
         with blocks_of(1 << 20, by_column=False):
             wanted = taken()
         assert taken(logged) == taken() == wanted
+
+
+CLOCKED = """
+CREATE STREAM few (ts TIMESTAMP, name TEXT, size BIGINT);
+CREATE STREAM kept (ts TIMESTAMP, name TEXT, size BIGINT) RETAIN INTERVAL '3 seconds';
+CREATE VIEW recent AS
+SELECT name, SUM(size) AS size FROM few WHERE ts > NOW() - INTERVAL '2 seconds' GROUP BY name;
+CREATE VIEW held AS SELECT name, COUNT(*) AS n FROM kept GROUP BY name;
+"""
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.sampled_from("ab"), st.integers(0, 3)), max_size=15),
+    st.lists(st.integers(0, 20), max_size=15),
+)
+def test_ticks_come_between_rows_as_between_messages(
+    few: list[tuple[int, str, int]], kept: list[int]
+) -> None:
+    program = compile_views(CLOCKED)
+    with TemporaryDirectory() as folder:
+        paths = [Path(folder) / "few.csv", Path(folder) / "kept.csv"]
+        own = [f"{ts * 10**9 // 2},{name},{size}\n" for ts, name, size in few]
+        others = [f"{ts * 10**9},a,1\n" for ts in kept]
+        for path, lines in zip(paths, (own, others), strict=True):
+            path.write_text("ts,name,size\n" + "".join(lines))
+        found = []
+        for pace in ("batch", "message"):
+            pipeline = Pipeline(GatedEngine(program, "interpreter"), Instruments(()))
+            for item in Merger([open_rows(str(path)) for path in paths]):
+                pipeline.apply(item, pace)
+            views = [sorted(pipeline.engine[view].items()) for view in ("recent", "held")]
+            found.append((views, pipeline.late, pipeline.messages, pipeline.changes, pipeline.engine.version))
+        assert found[0] == found[1]
 
 
 def logged(item: ChangeItem) -> ChangeItem:

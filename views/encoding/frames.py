@@ -99,7 +99,8 @@ def encode_rows(
             codes = codes.fill_null(NULL_CODE)
         values[:, place] = codes.to_numpy()
     encoder, refused, rows = RowEncoder(relation, dictionary), {}, np.flatnonzero(left)
-    for row, given in zip(rows.tolist(), frame[rows].iter_rows(named=True), strict=True):
+    others = frame[rows].iter_rows(named=True) if len(rows) else ()
+    for row, given in zip(rows.tolist(), others, strict=True):
         try:
             values[row] = encoder.encode(given)
         except DataError as error:
@@ -322,12 +323,17 @@ def _wide(whole: pl.Series, factor: int) -> pl.Series:
 def _scaled(kind: Type, whole: pl.Series, factor: int) -> pl.Series:
     """Int64 or Int128 times `factor` as Int64, null outside the declared range."""
     low, high = -(-kind.low // factor), kind.high // factor
-    found = _where(whole, (whole >= low) & (whole <= high)).cast(pl.Int64)
+    least, most = whole.min(), whole.max()
+    if not (least is None or (low <= least and most <= high)):  # type: ignore[operator]
+        whole = _where(whole, (whole >= low) & (whole <= high))
+    found = whole.cast(pl.Int64)
     return found if factor == 1 else found * factor
 
 
 def _where(series: pl.Series, condition: pl.Series) -> pl.Series:
     """The series, null where the condition does not hold."""
+    if condition.all(ignore_nulls=False):
+        return series
     return pl.select(pl.when(condition).then(series)).to_series()
 
 
