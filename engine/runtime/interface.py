@@ -93,6 +93,10 @@ class ViewCopy(Protocol):
     def stale(self) -> bool:
         """Whether what it copies from is there no more, or watched otherwise: only a new copy helps."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that there were when this was made."""
+
     def prepare(self) -> None:
         """Compiles what the copy runs; in any thread, before `begin`."""
 

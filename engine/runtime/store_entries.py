@@ -183,9 +183,10 @@ class StoreCopy:
         return Slabs(places, copies, memory, *copy_module().form(self._handle))
 
 
-def used_bytes(handle: int) -> int:
-    """Bytes of a hashed store's slabs that are in use."""
-    return int(_described(_slabs(handle))[:, 2].sum())
+def used(handle: int) -> tuple[int, int]:
+    """Entries of a hashed store that has keys, and bytes of its slabs that are in use."""
+    places = _described(_slabs(handle))
+    return int(places[:, 1].sum()), int(places[:, 2].sum())
 
 
 def _slabs(handle: int) -> NDArray[np.int64]:

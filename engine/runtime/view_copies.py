@@ -24,7 +24,7 @@ from orderbook.engine.maps.memory import Block
 from orderbook.engine.maps.shapes import hashed
 from orderbook.engine.runtime.relation_store import apart_from
 from orderbook.engine.runtime.row_format import noted_error_of
-from orderbook.engine.runtime.store_entries import NO_SLABS, Slabs, StoreCopy, copy_module, used_bytes
+from orderbook.engine.runtime.store_entries import NO_SLABS, Slabs, StoreCopy, copy_module, used
 
 if TYPE_CHECKING:
     from orderbook.engine.generate.numbering import NumberedPlan
@@ -142,7 +142,9 @@ class NumbaViewCopy:
         rows = entry_rows_module(plan, view)
         self._entry_rows = None if rows is None else _entries_module(rows)
         self._apart = runtime.constants_apart()
-        self._room = np.empty(0 if self._entry_rows is None else used_bytes(handle), np.uint8)
+        entries, nbytes = used(handle)
+        self.nbytes = 8 * entries * self._words
+        self._room = np.empty(0 if self._entry_rows is None else nbytes, np.uint8)
         self._store: StoreCopy | None = None
         # Slabs whose rows are not yet made, and rows that are.
         self._taken: list[Slabs] = []

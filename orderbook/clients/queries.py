@@ -85,14 +85,21 @@ async def _in_turn(piece: Callable[[], bool]) -> bool:
     return False
 
 
-async def snapshot_between(engine: "Engine", names: Iterable[str], pace: Pace = _in_turn) -> EngineSnapshot:
+async def snapshot_between(
+    engine: "Engine",
+    names: Iterable[str],
+    pace: Pace = _in_turn,
+    check: Callable[[int], None] = lambda nbytes: None,
+) -> EngineSnapshot:
     """`snapshot` that is copied piece by piece, between what the loop does besides.
 
-    In the loop of the engine's thread; `pace` says when. All is as of the moment of the last piece.
+    In the loop of the engine's thread; `pace` says when. All is as of the moment of the last piece. check:
+    raises where rows of views of so many bytes are too many, before any is copied.
     """
     names = tuple(names)
     while True:
         views = {name: own for name in names if name in engine.views and (own := engine[name].copy())}
+        check(sum(own.nbytes for own in views.values()))
         for own in views.values():
             await asyncio.to_thread(own.prepare)
         if not any(own.stale for own in views.values()):

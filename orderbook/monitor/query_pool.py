@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import IO
@@ -168,6 +169,15 @@ def _is_bulk(asked: Asked) -> bool:
     return isinstance(asked, QueryArrow) and bool(asked.bulk)
 
 
+def _check_size(memory: int, share: float, nbytes: int) -> None:
+    """Raises SqlError where a query reads more bytes than a share of the memory of its process."""
+    if nbytes > (most := int(memory * share)):
+        raise SqlError(
+            f"the query reads {size_text(nbytes)} of rows, the limit is {size_text(most)}, "
+            f"{share:.0%} of queries.memory; ask a view of fewer rows"
+        )
+
+
 class Gone(Exception):
     """The process has ended."""
 
@@ -256,17 +266,13 @@ class QueryProcess:
         self._program = program
         return reply
 
-    async def answer(self, taken: EngineSnapshot, memory: int, share: float) -> Answered:
-        """The answer to the query that was planned, over at most a share of the memory in bytes.
+    async def answer(self, taken: EngineSnapshot, check: Callable[[int], None]) -> Answered:
+        """The answer to the query that was planned; check: raises where it reads too many bytes.
 
         Raises SqlError, Gone.
         """
         encoded = await asyncio.to_thread(taken.encoded)
-        if encoded.nbytes > (most := int(memory * share)):
-            raise SqlError(
-                f"the query reads {size_text(encoded.nbytes)} of rows, the limit is {size_text(most)}, "
-                f"{share:.0%} of queries.memory; ask a view of fewer rows"
-            )
+        check(encoded.nbytes)
         reply = await self._asked(ROWS, Given(encoded, taken.dictionary.since(self._strings)))
         if isinstance(reply, Failed):
             raise SqlError(reply.error)
@@ -504,12 +510,14 @@ class QueryPool:
         before = copying.spent
         if planned.reads and not copying.admits(client):
             raise _NotAdmitted
+        check = partial(
+            _check_size, self._options.memory_bytes, _BULK_SHARE if _is_bulk(asked) else _ROWS_SHARE
+        )
         try:
-            taken = await snapshot_between(self._engine, planned.reads, copying.pace(client))
+            taken = await snapshot_between(self._engine, planned.reads, copying.pace(client), check)
         finally:
             self._queue.charge(client, _COPYING_COST * (copying.spent - before))
-        share = _BULK_SHARE if _is_bulk(asked) else _ROWS_SHARE
-        answered = await process.answer(taken, self._options.memory_bytes, share)
+        answered = await process.answer(taken, check)
         return self._told(answered, taken.version, start)
 
     def _told(self, answered: Answered, version: tuple[int, int, int], start: float) -> bytes:

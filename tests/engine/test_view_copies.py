@@ -14,6 +14,7 @@ from samples import examples
 from orderbook.clients.client_engine import ClientEngine as Engine
 from orderbook.clients.queries import snapshot, snapshot_between
 from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, ChangeBatch, Dictionary
+from orderbook.core.errors import SqlError
 from orderbook.engine.runtime import numba_runtime, store_entries
 from orderbook.engine.runtime.view_copies import NumbaViewCopy
 from orderbook.views.compilation import compile_views
@@ -76,6 +77,25 @@ def test_rows_of_one_store_are_made_of_copied_memory(engine: Engine) -> None:
     made = {name: isinstance(own, NumbaViewCopy) and own.makes_rows_apart for name, own in copies.items()}
     engine.apply(batch(engine, np.arange(50), delete=True))
     assert made == dict(zip(VIEWS, (True, True, True, False, False, False), strict=True))
+
+
+def test_too_many_rows_are_refused_before_any_is_copied(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.apply(batch(engine, np.arange(3_000)))
+    told: list[int] = []
+
+    def refuse(nbytes: int) -> None:
+        told.append(nbytes)
+        raise SqlError("too many")
+
+    monkeypatch.setattr(NumbaViewCopy, "prepare", lambda copy: pytest.fail("copied"))
+    with pytest.raises(SqlError, match="too many"):
+        asyncio.run(snapshot_between(engine, ("copied", "extremes"), check=refuse))
+    monkeypatch.undo()
+    engine.apply(batch(engine, np.arange(3_000), delete=True))
+    # A word for how often, two a column.
+    assert told == [8 * 3_000 * (11 + 7)]
 
 
 @examples(12)
