@@ -18,6 +18,7 @@ from orderbook.views.maintenance.compiler import Compiler, Maintained
 from orderbook.views.materialization import Materialization
 from orderbook.views.names import UniqueNames
 from orderbook.views.program import CalculusView
+from orderbook.views.translation.row_patterns import row_pattern, rows_of
 from orderbook.views.translation.translate import Translator
 from orderbook.views.translation.values import NamesGiven
 from orderbook.views.types import Relation
@@ -42,7 +43,9 @@ def compiled_views(
     catalog: Catalog, levels: Mapping[str, Materialization]
 ) -> tuple[tuple[CalculusView, ...], Program]:
     """The views in the calculus, and their program. Raises TooMuchWorkError for one that is too large."""
-    wanted = sorted(catalog.views, key=lambda view: -levels[view.name])
+    wanted = [rows_of(pattern) for pattern in catalog.patterns]
+    levels = {**levels, **{view.name: Materialization.FULL for view in wanted}}
+    wanted += sorted(catalog.views, key=lambda view: -levels[view.name])
     relations = {r.name: r for r in catalog.relations}
     translator, compiler = Translator(relations), Compiler(relations)
     steps = list(_known(catalog.relations, wanted, levels))
@@ -64,7 +67,11 @@ def compiled_views(
         program = compiler.program()
     views = {step.view.name: step.translated for step in steps}
     results = tuple(program.result(view.name) for view in catalog.views)
-    return tuple(views[view.name] for view in catalog.views), replace(program, results=results)
+    patterns = tuple(row_pattern(one, program.result(rows_of(one).name)) for one in catalog.patterns)
+    return (
+        tuple(views[view.name] for view in catalog.views),
+        replace(program, results=results, patterns=patterns),
+    )
 
 
 def _known(

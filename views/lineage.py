@@ -11,6 +11,8 @@ from dataclasses import fields as fields_of
 from typing import Any, get_args
 
 from orderbook.views.binding.bound import (
+    MATCH,
+    MOST_BACK,
     Aggregate,
     Case,
     ColumnRef,
@@ -18,12 +20,14 @@ from orderbook.views.binding.bound import (
     Literal,
     Logical,
     OuterJoin,
+    RowPattern,
     ScalarSubquery,
     Select,
     Source,
     UnionAll,
     Window,
     parts,
+    row_at,
 )
 from orderbook.views.types import Relation
 
@@ -184,7 +188,9 @@ class _Walk:
                 yield from self._from((*source.left, *source.right), chosen)
                 _add(chosen, self.expression(source.on, JOIN))
                 continue
-            if isinstance(source.relation, Relation):
+            if source.pattern is not None:
+                rows = self._matches(source.pattern)
+            elif isinstance(source.relation, Relation):
                 name = source.relation.name
                 self.read[name] = None
                 own: dict[str, _Uses] = {}
@@ -196,6 +202,30 @@ class _Walk:
             self._sources[source.id] = rows
             _add(chosen, rows.chosen)
             yield from rows.relations
+
+    def _matches(self, pattern: RowPattern) -> _Rows:
+        """The matches of a pattern, from the rows that it is sought in."""
+        walk = _Walk()
+        found = walk.query(pattern.rows)
+        walk._counted.append(found.relations)
+        for back in range(MOST_BACK + 1):
+            walk._sources[row_at(back)] = found
+        kept = {}
+        for number, one in enumerate(pattern.kept):
+            use = IDENTITY if one.how in ("first", "last") else AGGREGATION
+            kept[f"kept_{number}"] = {} if one.argument is None else walk.expression(one.argument, use)
+        walk._sources[MATCH] = _Rows(kept, {}, found.relations)
+        columns = {output.name: walk.expression(output.expression, IDENTITY) for output in pattern.outputs}
+        chosen = dict(found.chosen)
+        for condition in pattern.conditions:
+            if condition is not None:
+                _add(chosen, walk.expression(condition, FILTER))
+        for name in pattern.partition:
+            _add(chosen, _used(found.columns[name], WINDOW))
+        for name, _ in pattern.order:
+            _add(chosen, _used(found.columns[name], SORT))
+        self.read.update(walk.read)
+        return _Rows(columns, chosen, found.relations)
 
     def expression(self, expression: Expression, use: str) -> _Uses:
         """What an expression derives from, where its value is used so."""

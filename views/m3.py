@@ -24,6 +24,8 @@ from orderbook.views.calculus import (
     Term,
     Val,
     Var,
+    maps_read,
+    relations,
     substitute_scalar,
 )
 from orderbook.views.types import (
@@ -125,15 +127,96 @@ class Result:
         return [shown.get(key.variable, key.name) for key in self.keys]
 
 
+def row_value(back: int, column: int) -> Var:
+    """The value of a column in the row so many rows before the one at hand."""
+    return Var(f"r{back}_c{column}")
+
+
+def row_there(back: int, column: int) -> Var:
+    """Whether it is there: 1, or 0 for NULL and where there is no such row."""
+    return Var(f"r{back}_t{column}")
+
+
+def kept_value(number: int) -> Var:
+    """What is kept of a match's rows, by its place."""
+    return Var(f"kept_{number}")
+
+
+def kept_there(number: int) -> Var:
+    """Whether it is there: 1, or 0 for NULL."""
+    return Var(f"there_{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of the rows of a match: first, last, count, sum, min or max of a value, or the variable.
+
+    Over the rows of these pattern variables, by number, or of all where there are none, where `valid` holds;
+    `first` and `last` are of a row, valid or not.
+    """
+
+    how: str
+    variables: tuple[int, ...]
+    value: Scalar
+    valid: Scalar
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class RowPattern:
+    """A pattern in the rows of a result; the rows of the relation `name` are its matches.
+
+    `partition` and `order` are places of columns, each of the order with whether it descends: a total order
+    within a partition. Positions of the automaton ask for a variable each (`variable_of`), whose condition
+    reads `row_value`, `kept_value` and whether these are there; `first` positions begin a match, and `follow`
+    each other, the preferred first, where END (pattern_automaton.py) ends it. With `overlapping` a match
+    begins at every row that one can, else after the last row of the one before. `within`: the first column of
+    the order rises by less from the first to the last row. `back`: how many rows before one are read.
+    `columns` are read at the last row.
+    """
+
+    name: str
+    rows: Result
+    partition: tuple[int, ...]
+    order: tuple[tuple[int, bool], ...]
+    variable_of: tuple[int, ...]
+    first: tuple[int, ...]
+    follow: tuple[tuple[int, ...], ...]
+    conditions: tuple[Scalar, ...]
+    kept: tuple[Kept, ...]
+    overlapping: bool
+    within: int | float | None
+    back: int
+    columns: tuple[ResultColumn, ...]
+
+
 @dataclass(frozen=True)
 class Program:
-    """A whole program; `initial` statements run once on empty maps."""
+    """A whole program; `initial` statements run once on empty maps.
+
+    After an event the matches of `patterns` follow from their rows, one pattern after the other: what goes
+    and comes are changes of relations, and part of that event.
+    """
 
     relations: tuple[Relation, ...]
     maps: tuple[MapDeclaration, ...]
     initial: tuple[Statement, ...]
     triggers: tuple[Trigger, ...]
     results: tuple[Result, ...]
+    patterns: tuple[RowPattern, ...] = ()
+
+    @property
+    def all_results(self) -> tuple[Result, ...]:
+        """The views, then the rows that patterns are sought in."""
+        return (*self.results, *(pattern.rows for pattern in self.patterns))
+
+    def made_of(self, relation: str) -> frozenset[str]:
+        """The relations whose rows make those of a relation: itself, or those that its pattern reads."""
+        for pattern in self.patterns:
+            if pattern.name == relation:
+                read = [relations(self.map(name).definition) for name in result_maps(pattern.rows)]
+                return frozenset().union(*(self.made_of(one) for names in read for one in names))
+        return frozenset((relation,))
 
     @cached_property
     def map_names(self) -> Mapping[str, MapDeclaration]:
@@ -159,6 +242,12 @@ class Program:
         return next(r for r in self.relations if r.name == name)
 
 
+def result_maps(result: Result) -> frozenset[str]:
+    """The maps that the rows of a view are read from."""
+    read = {name for _, poly in result.lets for name in maps_read(poly)}
+    return frozenset(read | ({result.multiplicity} if result.multiplicity else set()))
+
+
 INFIX = ("+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">=", "and", "or")
 PLAIN = {"INTEGER": INTEGER, "BIGINT": BIGINT, "TEXT": TEXT, "TIMESTAMP": TIMESTAMP, "BOOLEAN": BOOLEAN}
 
@@ -171,6 +260,7 @@ def program_text(program: Program) -> str:
         blocks.append("INITIAL {\n" + _body(program.initial) + "}")
     blocks += [trigger_text(t) for t in program.triggers]
     blocks += [result_text(r) for r in program.results]
+    blocks += [pattern_text(p) for p in program.patterns]
     return "\n\n".join(b for b in blocks if b) + "\n"
 
 
@@ -235,11 +325,31 @@ def result_text(result: Result) -> str:
         head += f" {'GROUPS' if result.grouped else 'ROWS'} {result.multiplicity}"
     lines = [f"  {v.name} = {poly_text(p)};\n" for v, p in result.lets]
     for column in result.columns:
-        when = "" if column.valid == Const(1) else f" WHEN {scalar_text(column.valid)}"
-        lines.append(
-            f"  COLUMN {column.name} {type_text(column.type)} = {scalar_text(column.scalar)}{when};\n"
-        )
+        value = _when(column.scalar, column.valid)
+        lines.append(f"  COLUMN {column.name} {type_text(column.type)} = {value};\n")
     return head + " {\n" + "".join(lines) + "}"
+
+
+def pattern_text(pattern: RowPattern) -> str:
+    """A row pattern: the rows it is sought in, then what it is."""
+    order = ", ".join(f"{place} DESC" if descending else str(place) for place, descending in pattern.order)
+    lines = [f"PARTITION {', '.join(map(str, pattern.partition))}", f"ORDER {order}", f"BACK {pattern.back}"]
+    lines += ["SKIP NEXT"] * pattern.overlapping
+    lines += [] if pattern.within is None else [f"WITHIN {pattern.within!r}"]
+    lines += [f"FIRST {', '.join(map(str, pattern.first))}"]
+    for variable, follow in zip(pattern.variable_of, pattern.follow, strict=True):
+        lines.append(f"POSITION {variable}: {', '.join(map(str, follow))}")
+    for kept in pattern.kept:
+        of = "".join(f" {v}" for v in kept.variables)
+        lines.append(f"KEEP {kept.how}{of} {type_text(kept.type)} = {_when(kept.value, kept.valid)}")
+    lines += [f"DEFINE {scalar_text(condition)}" for condition in pattern.conditions]
+    lines += [f"COLUMN {c.name} {type_text(c.type)} = {_when(c.scalar, c.valid)}" for c in pattern.columns]
+    body = "".join(f"  {line};\n" for line in lines)
+    return f"MATCHES {pattern.name} OF {result_text(pattern.rows).removeprefix('VIEW ')} {{\n{body}}}"
+
+
+def _when(value: Scalar, valid: Scalar) -> str:
+    return scalar_text(value) + ("" if valid == Const(1) else f" WHEN {scalar_text(valid)}")
 
 
 def poly_text(poly: Poly) -> str:

@@ -348,6 +348,8 @@ def view_of(result: Result) -> CalculusView:
 
 def _check(program: Program, own: Program, places: Places) -> None:
     check = M3Check(program, places)
+    for pattern in own.patterns:
+        raise places.error("MATCHES is made of MATCH_RECOGNIZE in SQL; declare the view there", pattern)
     for relation in own.relations:
         check.relation(relation)
     for declaration in own.maps:
@@ -396,7 +398,9 @@ def _joined(program: Program, own: Program) -> Program:
         triggers[place] = replace(before, statements=(*before.statements, *statements))
     ordered = ordered_triggers(triggers.values(), {m.name: m.count for m in maps})
     initial = (*program.initial, *own.initial)
-    return Program(program.relations, maps, initial, ordered, (*program.results, *own.results))
+    return replace(
+        program, maps=maps, initial=initial, triggers=ordered, results=(*program.results, *own.results)
+    )
 
 
 def _renamed(statement: Statement, trigger: Trigger, target: Trigger) -> Statement:

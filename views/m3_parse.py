@@ -26,11 +26,13 @@ from orderbook.views.calculus import (
 from orderbook.views.m3 import (
     INFIX,
     PLAIN,
+    Kept,
     MapDeclaration,
     Program,
     Result,
     ResultColumn,
     ResultKey,
+    RowPattern,
     Statement,
     Trigger,
 )
@@ -39,7 +41,7 @@ from orderbook.views.types import DEFAULT_MAX_ROWS, DOUBLE, Column, Kind, Relati
 T = TypeVar("T")
 TOKEN = re.compile(
     r"\s+|--[^\n]*|(?P<number>-?(?:inf\b|\d+(?:\.\d+)?(?:e[+-]?\d+)?))|(?P<text>'(?:[^'\ud800-\udfff]|'')*')"
-    r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>\^=|:=|\+=|\.\.|<>|<=|>=|[-+*/=<>(){}\[\],;])"
+    r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>\^=|:=|\+=|\.\.|<>|<=|>=|[-+*/=<>(){}\[\],;:])"
 )
 # Bounds of types may be of many digits; Python reads no more than 4,300.
 _WHOLE = re.compile(r"-?\d{1,4000}")
@@ -152,6 +154,7 @@ class _Parser:
         initial: tuple[Statement, ...] = ()
         triggers: list[Trigger] = []
         results: list[Result] = []
+        patterns: list[RowPattern] = []
         while self.token.kind != "end":
             if self.take("STREAM") or self.take("TABLE"):
                 relations.append(self.placed(self.relation))
@@ -163,9 +166,13 @@ class _Parser:
                 triggers.append(self.placed(self.trigger))
             elif self.take("VIEW"):
                 results.append(self.placed(self.result))
+            elif self.take("MATCHES"):
+                patterns.append(self.placed(self.pattern))
             else:
                 raise self.fail("STREAM, TABLE, MAP, INITIAL, ON or VIEW")
-        return Program(tuple(relations), tuple(maps), initial, tuple(triggers), tuple(results))
+        return Program(
+            tuple(relations), tuple(maps), initial, tuple(triggers), tuple(results), tuple(patterns)
+        )
 
     def relation(self) -> Relation:
         static = self.tokens[self.at - 1].text == "TABLE"
@@ -274,17 +281,85 @@ class _Parser:
         columns: list[ResultColumn] = []
         while not self.take("}"):
             if self.take("COLUMN"):
-                column, kind = self.name(), self.type()
-                self.expect("=")
-                scalar = self.scalar()
-                valid = self.scalar() if self.take("WHEN") else Const(1)
-                columns.append(ResultColumn(column, kind, scalar, valid))
+                columns.append(self.result_column())
             else:
                 variable = Var(self.name())
                 self.expect("=")
                 lets.append((variable, self.poly()))
             self.expect(";")
         return Result(name, tuple(keys), multiplicity, grouped, tuple(lets), tuple(columns))
+
+    def result_column(self) -> ResultColumn:
+        return ResultColumn(self.name(), self.type(), *self.when())
+
+    def when(self) -> tuple[Scalar, Scalar]:
+        """`= value`, with the condition under which it is not NULL."""
+        self.expect("=")
+        return self.scalar(), self.scalar() if self.take("WHEN") else Const(1)
+
+    def pattern(self) -> RowPattern:
+        name = self.name()
+        self.expect("OF")
+        rows = self.result()
+        self.expect("{")
+        self.expect("PARTITION")
+        partition = self.listed(self.integer, ";")
+        self.expect("ORDER")
+        order = self.listed(lambda: (self.integer(), self.take("DESC")), ";")
+        back = self.alone("BACK", self.integer)
+        overlapping = self.take("SKIP")
+        if overlapping:
+            self.expect("NEXT")
+            self.expect(";")
+        within = self.alone("WITHIN", self.number) if self.token.text == "WITHIN" else None
+        self.expect("FIRST")
+        first = self.listed(self.integer, ";")
+        positions: list[tuple[int, tuple[int, ...]]] = []
+        while self.take("POSITION"):
+            variable = self.integer()
+            self.expect(":")
+            positions.append((variable, tuple(self.listed(self.integer, ";"))))
+        kept: list[Kept] = []
+        while self.take("KEEP"):
+            how, of = self.name(), []
+            while self.token.kind == "number":
+                of.append(self.integer())
+            kind = self.type()
+            kept.append(Kept(how, tuple(of), *self.when(), kind))
+            self.expect(";")
+        conditions: list[Scalar] = []
+        while self.token.text == "DEFINE":
+            conditions.append(self.alone("DEFINE", self.scalar))
+        columns: list[ResultColumn] = []
+        while self.token.text == "COLUMN":
+            columns.append(self.alone("COLUMN", self.result_column))
+        self.expect("}")
+        return RowPattern(
+            name,
+            rows,
+            tuple(partition),
+            tuple(order),
+            tuple(variable for variable, _ in positions),
+            tuple(first),
+            tuple(follow for _, follow in positions),
+            tuple(conditions),
+            tuple(kept),
+            overlapping,
+            within,
+            back,
+            tuple(columns),
+        )
+
+    def alone(self, word: str, item: Callable[[], T]) -> T:
+        """One item after a word, to the end of the line."""
+        self.expect(word)
+        found = item()
+        self.expect(";")
+        return found
+
+    def number(self) -> int | float:
+        text = self.of_kind("number")
+        return int(text) if _WHOLE.fullmatch(text) else float(text)
 
     def result_key(self) -> ResultKey:
         variable, kind = Var(self.name()), self.type()

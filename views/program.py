@@ -154,6 +154,12 @@ class CompiledProgram:
         return self.catalog.relations
 
     @property
+    def streams(self) -> tuple[Relation, ...]:
+        """The streams and tables that rows are given to: all relations but the matches of patterns."""
+        made = {pattern.name for pattern in self.program.patterns}
+        return tuple(relation for relation in self.relations if relation.name not in made)
+
+    @property
     def source(self) -> ProgramSource:
         """What it was compiled from."""
         return ProgramSource(self.texts, dict(self.parameters), self.levels, self.catalog, self.compiler)

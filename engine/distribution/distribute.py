@@ -6,7 +6,7 @@ row gives, and so which partitions read and write.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orderbook.core.errors import ConfigurationError
 from orderbook.engine.distribution.locality import Mode, forced, key_classes
@@ -81,6 +81,22 @@ class Planned:
     model: Model
 
 
+# Their matches are made of the rows of all partitions of their own, in one order.
+_OF_PATTERNS = "one partition only: the matches of MATCH_RECOGNIZE are sought in one list of rows"
+
+
+def whole(program: Program, views: Sequence[str]) -> Distribution:
+    """A program as one stage of one partition."""
+    made = {pattern.name for pattern in program.patterns}
+    read = {trigger.relation for trigger in program.triggers} - made
+    inputs = tuple(
+        Input(relation.name, relation.name, Phase.BEFORE, tuple(range(len(relation.columns))), ())
+        for relation in program.relations
+        if relation.name in read
+    )
+    return Distribution(program, (Stage(0, (), program, inputs, (), tuple(views)),))
+
+
 def distribute(
     program: Program,
     *,
@@ -116,6 +132,9 @@ def planned(
         raise ConfigurationError(f"partitions {partitions}; give 1 or more")
     graph = map_graph(program)
     model = Model(graph, partitions, rates or {})
+    if program.patterns:
+        found = replace(whole(program, [r.name for r in program.results]), notes=(_OF_PATTERNS,))
+        return Planned(found, graph, tuple(drafts_of(graph, {})), model)
     options = candidates(key_classes(graph)) if key is None else grids(forced(graph, key))
     partial = compute != "destination"
     drafts = drafts_of(graph, _labels(graph, model, options, key is not None, compute), partial)

@@ -24,6 +24,8 @@ def partitions_of(program: Program, count: int, fed: Collection[str]) -> Partiti
 
     fed: the relations that order books feed.
     """
+    if program.patterns:
+        return "a view reads MATCH_RECOGNIZE, whose matches are sought in one list of rows"
     read = {trigger.relation for trigger in program.triggers} - {CLOCK}
     if others := sorted(read.difference(fed)):
         return f"{_listed(others)} {'is' if len(others) == 1 else 'are'} not fed by order books alone"

@@ -32,8 +32,10 @@ from orderbook.engine.maps.row_store import AHEAD
 from orderbook.engine.plan.steps import UpdatePlan
 
 
-def driver_module(plan: NumberedPlan, program_module: str) -> str:
+def driver_module(plan: NumberedPlan, program_module: str, follows: bool = False) -> str:
     """The source of `run`; `program_module` is the name of the program's module.
+
+    follows: whether there are row patterns.
 
     At the end of each event (or message) that touched a watched view, the loop looks at it, and returns to
     Python where a watch fires, where a change of the clock is to be a tick, and at the end where events were
@@ -47,7 +49,7 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
         "Applies changes start..stop; the index after the last, its complement where more is to be done.",
     ):
         w.line(f"store(S, {FIRED_WORDS}, 0)")
-        with changes_applied(module):
+        with changes_applied(module, follows):
             ended = f"load(S, {DIRTY}) != 0 and flag & {END_OF_EVENT | END_OF_MESSAGE} != 0"
             fired = f"not failed(S) and look(S, flag & {END_OF_MESSAGE} != 0)"
             with w.block(f"if {ended} and {fired}:"):
@@ -58,7 +60,7 @@ def driver_module(plan: NumberedPlan, program_module: str) -> str:
                 w.line("return ~(i + 1)")
         _end(module)
     return module.text(
-        "from orderbook.engine.generate.support import look\n"
+        "from orderbook.engine.generate.support import follow, look\n"
         + _ADMISSION
         + trigger_imports(plan, program_module)
     )
@@ -99,8 +101,9 @@ def failed_function(module: ModuleText) -> None:
 
 
 @contextmanager
-def changes_applied(module: ModuleText) -> Iterator[None]:
-    """The loop that calls the trigger of every admitted change i; what is written inside comes after it."""
+def changes_applied(module: ModuleText, follows: bool) -> Iterator[None]:
+    """The loop that calls the trigger of every admitted change i; what is written inside comes after it, and
+    after the matches of row patterns, which it `follows` at the end of events."""
     w, plan = module.writer, module.plan
     names = [r.name for r in plan.program.relations]
     w.line(f"batch = S + {8 * BATCH}")
@@ -137,6 +140,9 @@ def changes_applied(module: ModuleText) -> Iterator[None]:
                     _updated(module, update, kind - 1)
             word = "elif"
         w.line("row += stride")
+        if follows:
+            with w.block(f"if flag & {END_OF_EVENT | END_OF_MESSAGE} != 0:"):
+                w.line("follow(S)")
         yield
         w.line("i += 1")
 
@@ -159,6 +165,7 @@ def _updated(module: ModuleText, update: UpdatePlan, insert: int) -> None:
 
 
 _IMPORTS = """\
+from orderbook.engine.generate.support import follow
 from orderbook.engine.maps.memory import call
 from orderbook.engine.maps.memory import calloc, memory_move, release
 """
@@ -178,8 +185,10 @@ class Recorded:
         return f"_{self.view}_{int(self.per_message)}"
 
 
-def record_module(plan: NumberedPlan, program_module: str, recorded: Sequence[Recorded]) -> str:
-    """The source of the driver and looks; `program_module` is the name of the program's module."""
+def record_module(
+    plan: NumberedPlan, program_module: str, recorded: Sequence[Recorded], follows: bool = False
+) -> str:
+    """The source of the driver and looks; see `driver_module`."""
     module = ModuleText(plan)
     _append(module)
     looks = [_look_text(module, one) for one in recorded]
@@ -190,7 +199,7 @@ def record_module(plan: NumberedPlan, program_module: str, recorded: Sequence[Re
         _unlook(module, one, look)
     _look(module, recorded)
     failed_function(module)
-    _driver(module)
+    _driver(module, follows)
     rows = [f"row_{view}" for view in dict.fromkeys(one.view for one in recorded)]
     caches = "".join(look.cache for look in looks)
     return module.text(_IMPORTS + _ADMISSION + trigger_imports(plan, program_module, rows) + caches)
@@ -272,10 +281,10 @@ def _look(module: ModuleText, recorded: Sequence[Recorded]) -> None:
                 w.line(call)
 
 
-def _driver(module: ModuleText) -> None:
+def _driver(module: ModuleText, follows: bool) -> None:
     w = module.writer
     with module.exported("run(S, start, stop)", "Applies changes start..stop; the index after the last."):
-        with changes_applied(module):
+        with changes_applied(module, follows):
             ended = f"load(S, {DIRTY}) != 0 and flag & {END_OF_EVENT | END_OF_MESSAGE} != 0"
             with w.block(f"if {ended} and not failed(S):"):
                 w.line(f"look(S, flag & {END_OF_MESSAGE} != 0, i)")

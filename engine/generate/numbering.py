@@ -26,7 +26,19 @@ from orderbook.engine.plan.steps import (
     steps_of,
 )
 from orderbook.views.calculus import NEGATED, ZERO, Apply, Const, Scalar, Var
-from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, column_there
+from orderbook.views.m3 import (
+    MapDeclaration,
+    Program,
+    Result,
+    ResultColumn,
+    ResultKey,
+    RowPattern,
+    column_there,
+    kept_there,
+    kept_value,
+    row_there,
+    row_value,
+)
 from orderbook.views.scalars import calendar
 from orderbook.views.scalars.evaluate import Pattern
 from orderbook.views.scalars.user_functions import UserFunction
@@ -160,6 +172,29 @@ class Numbering:
         columns = {Var(c.name): Var(f"c{i}") for i, c in enumerate(view.columns)}
         columns |= {column_there(c.name): Var(f"t{i}") for i, c in enumerate(view.columns)}
         return self._scalar(condition, columns)
+
+    def pattern(self, pattern: RowPattern, relation: str) -> RowPattern:
+        """A row pattern, of matches that are called so: over its rows and what is kept of them."""
+        backs, kept = range(pattern.back + 1), range(len(pattern.kept))
+        columns = range(len(pattern.rows.columns))
+        own = [
+            *(row_value(b, c) for b in backs for c in columns),
+            *(row_there(b, c) for b in backs for c in columns),
+        ]
+        names = {variable: variable for variable in (*own, *map(kept_value, kept), *map(kept_there, kept))}
+        return replace(
+            pattern,
+            name=relation,
+            conditions=tuple(self._scalar(c, names) for c in pattern.conditions),
+            kept=tuple(
+                replace(k, value=self._scalar(k.value, names), valid=self._scalar(k.valid, names))
+                for k in pattern.kept
+            ),
+            columns=tuple(
+                replace(c, scalar=self._scalar(c.scalar, names), valid=self._scalar(c.valid, names))
+                for c in pattern.columns
+            ),
+        )
 
     def _scalar(self, scalar: Scalar, names: Mapping[Var, Var] | None = None) -> Scalar:
         match scalar:

@@ -93,7 +93,7 @@ def row_function(module: ModuleText, view: int) -> None:
 
 def _row(emitter: Emitter, result: ResultPlan, keys: Sequence[str]) -> None:
     """Writes the row of the words of keys to `out`, and returns how often it stands."""
-    w, names = emitter.writer, _key_names(emitter, result, keys)
+    w, names = emitter.writer, key_names(emitter, result, keys)
     count = _count(emitter, result, names)
     w.line(f"store(out, 0, {count})")
     if count != "1":
@@ -103,7 +103,7 @@ def _row(emitter: Emitter, result: ResultPlan, keys: Sequence[str]) -> None:
         names[variable] = sum_of(emitter, Sum(pipelines, result.types[variable], result.types), names)
     at = 1
     for column in result.result.columns:
-        at = _column(emitter, column, names, at)
+        at = row_column(emitter, column, names, at)
     w.line(f"return {count}")
 
 
@@ -128,14 +128,15 @@ def entry_rows_module(plan: NumberedPlan, view: int) -> str | None:
         # It is not looked for: here it is.
         w.remember(f"load({STATE}, {handle_slot(held.name)})", "0", "")
         types = zip(result.result.keys, held.key_types, strict=True)
-        names = _key_names(emitter, result, keys)
+        names = key_names(emitter, result, keys)
         words = [emitter.key(key.variable, kind, names) for key, kind in types]
         w.remember(emitter.call(held, "find", *words), "entry", held.name)
         _row(emitter, result, keys)
     return None if _ELSEWHERE.search(w.text()) else module.text(stores=[held])
 
 
-def _key_names(emitter: Emitter, result: ResultPlan, words: Sequence[str]) -> Names:
+def key_names(emitter: Emitter, result: ResultPlan, words: Sequence[str]) -> Names:
+    """What the keys of a view's row hold, by their words."""
     names: Names = {}
     for key, word in zip(result.result.keys, words, strict=True):
         kind = in_word(unscaled(key.type))
@@ -155,7 +156,7 @@ def _count(emitter: Emitter, result: ResultPlan, names: Names) -> str:
     return f"(1 if {count} != 0 else 0)" if result.result.grouped else count
 
 
-def _column(emitter: Emitter, column: ResultColumn, names: Names, at: int) -> int:
+def row_column(emitter: Emitter, column: ResultColumn, names: Names, at: int) -> int:
     """Writes whether the column is there, and its value, from word `at` on; where the next one goes."""
     w = emitter.writer
     valid = truth(emitter.scalar(column.valid, names))

@@ -41,7 +41,11 @@ TEXTS = 20  # address of the values of functions of texts that were computed las
 TEXT_VALUE = 21  # address of what computes others
 CALLED = 22  # what a user's function that raised has noted: its number, a word for each argument
 CALLED_WORDS = 1 + MOST_PARAMETERS
-STORES = CALLED + CALLED_WORDS  # handles of the stores, then the looks
+PATTERNS = (
+    CALLED + CALLED_WORDS
+)  # address of what follows from touched rows of patterns, and how many they are
+PATTERN_COUNT = PATTERNS + 1
+STORES = PATTERN_COUNT + 1  # handles of the stores, then the looks
 
 # Of a value of a function of texts: the function's number, three arguments, the value.
 TEXT_WORDS = 5
@@ -49,6 +53,9 @@ TEXT_PLACES = 2**14
 
 # Words of a look of the driver: where its words lie in the state, whether at messages alone, the function.
 LOOKING = 3
+
+# Words of a pattern: where the look at its rows lies in the state, the function that follows them.
+FOLLOWING = 2
 
 # Words of a look: a view as it is watched at one granularity.
 LOOK_WORDS = 11

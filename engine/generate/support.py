@@ -30,6 +30,7 @@ from orderbook.engine.generate.state_layout import (
     FIRED_BYTES,
     FIRED_CAPACITY,
     FIRED_WORDS,
+    FOLLOWING,
     GROUP_WORDS,
     INFINITE,
     LOOK_COUNT,
@@ -38,6 +39,8 @@ from orderbook.engine.generate.state_layout import (
     NOT_DESCRIBED,
     NUMBER,
     OPEN,
+    PATTERN_COUNT,
+    PATTERNS,
     RUN,
     SCRATCH,
     TEXT_PLACES,
@@ -309,6 +312,17 @@ def look(S, message_ends):  # type: ignore[no-untyped-def]
             store(S, DIRTY, 1)
         own += 8 * LOOKING
     return load(S, FIRED_WORDS) != 0
+
+
+@jit()
+def follow(S):  # type: ignore[no-untyped-def]
+    """Brings the matches of patterns to what the rows are at the end of an event."""
+    own = load(S, PATTERNS)
+    for _ in range(load(S, PATTERN_COUNT)):
+        at = load(own, 0)
+        if load(S, at + COUNT) != 0:
+            call(load(own, 1), S, at, 0)
+        own += 8 * FOLLOWING
 
 
 # Fewer changes are done before another thread could have begun.

@@ -180,7 +180,7 @@ def _plan(program: Program, groups: Sequence[list[MapDeclaration]], statistics: 
     shared = [{d.name for d in g} for g in groups if len(g) > 1]
     found = list(updates(program, shared))
     changes = tuple(_update(program, derived, u, shared) for u in found)
-    results = tuple(_result(derived, r) for r in program.results)
+    results = tuple(_result(derived, r) for r in program.all_results)
     access = Access()
     of_updates = (s for u in changes for part in u.parts for s in part)
     for statement in [*initial, *(s for t in triggers for s in t.statements), *of_updates]:

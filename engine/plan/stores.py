@@ -388,7 +388,7 @@ def _extremes_of(program: Program) -> Iterator[str]:
     """Names of the maps of which an Extreme goes through keys, rather than look one up."""
     read = [(s.value, frozenset[Var]()) for s in program.initial]
     read += [(s.value, frozenset(t.parameters)) for t in program.triggers for s in t.statements]
-    for result in program.results:
+    for result in program.all_results:
         known = frozenset(key.variable for key in result.keys)
         for variable, poly in result.lets:
             read.append((poly, known))

@@ -3,7 +3,7 @@
 Watches and their firings, rows, and recordings of the rows that change.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -140,6 +140,9 @@ class Runtime(Protocol):
 
         Raises ExactnessError when a value does not fit 128 bits.
         """
+
+    def fill(self, batches: Iterable[ChangeBatch]) -> None:
+        """Applies rows that maps are filled from, each an event; patterns are followed at the end."""
 
     def direct(self, progress: int) -> "Direct | None":
         """What applies batches and counts their events at an address, until watches change; None: nothing."""

@@ -8,7 +8,8 @@ plain conditions.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -30,6 +31,7 @@ from orderbook.engine.runtime.map_entries import (
     exact_values,
     exact_words,
 )
+from orderbook.engine.runtime.plain_matching import matches
 from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.engine.runtime.row_format import FiringRecorder, overflow_error, wide_key_error, words_of
 from orderbook.views.calculus import (
@@ -49,7 +51,15 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.conditions import TRUE
 from orderbook.views.encoding.values import pack, unpack, unpack_word
-from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, Statement, over_lets
+from orderbook.views.m3 import (
+    MapDeclaration,
+    Program,
+    Result,
+    ResultColumn,
+    RowPattern,
+    Statement,
+    over_lets,
+)
 from orderbook.views.scalars.evaluate import NAMED, evaluate
 from orderbook.views.types import BOOLEAN, INT64_MAX, INT128_MAX, Kind
 
@@ -115,6 +125,7 @@ class Interpreter:
         self._maps: dict[str, dict[Key, int | Fraction]] = {m.name: {} for m in program.maps}
         self._double = {m.name: m.type.kind is Kind.DOUBLE for m in program.maps}
         self._triggers = {(t.relation, t.insert): t for t in program.triggers}
+        self._matches: dict[str, Counter[Key]] = {}
         for statement in program.initial:
             self._assign(statement, {})
 
@@ -133,6 +144,28 @@ class Interpreter:
             elif statement.after:
                 self._add(statement.target, self._evaluate(statement, event))
 
+    def follow(self, change: Callable[[str, bool, Key], None] | None = None) -> None:
+        """Brings the matches of patterns to what the rows are at the end of an event.
+
+        change: applies those that go and come, as `change` does, which it calls.
+        """
+        applied = change or self.change
+        for pattern in self.program.patterns:
+            before, after = self._matches.get(pattern.name, Counter()), self._found(pattern)
+            self._matches[pattern.name] = after
+            for row in (before - after).elements():
+                applied(pattern.name, False, row)
+            for row in (after - before).elements():
+                applied(pattern.name, True, row)
+
+    def follow_from_here(self) -> None:
+        """Takes the matches of the rows as they are for those that are known, after maps were replaced."""
+        self._matches = {pattern.name: self._found(pattern) for pattern in self.program.patterns}
+
+    def _found(self, pattern: RowPattern) -> Counter[Key]:
+        rows = (columns for _, count, columns in self._rows(pattern.rows) for _ in range(count))
+        return matches(pattern, rows, self._scalar)
+
     def map(self, name: str) -> Mapping[Key, Number]:
         """The entries of a map that are not 0."""
         return {k: _number(v) for k, v in self._maps[name].items()}
@@ -143,7 +176,9 @@ class Interpreter:
 
     def rows(self, view: str) -> Iterator[tuple[Key, int, tuple[Word, ...]]]:
         """The rows of a view: key, how often the row stands, columns (None for NULL)."""
-        result = self.program.result(view)
+        return self._rows(self.program.result(view))
+
+    def _rows(self, result: Result) -> Iterator[tuple[Key, int, tuple[Word, ...]]]:
         keys: Mapping[Key, Number] = {(): 1}
         if result.multiplicity is not None:
             keys = self.map(result.multiplicity)
@@ -407,6 +442,16 @@ class InterpreterRuntime:
         """Nothing applies changes but `apply`."""
         raise AssertionError(stop)
 
+    def fill(self, batches: Iterable[ChangeBatch]) -> None:
+        """See Runtime."""
+        patterns = self._interpreter.program.patterns
+        self._interpreter.program = replace(self._interpreter.program, patterns=())
+        for batch in batches:
+            self.apply(batch, 0)
+        self._interpreter.program = replace(self._interpreter.program, patterns=patterns)
+        with self._views_named():
+            self._interpreter.follow()
+
     def apply(self, batch: ChangeBatch, start: int) -> int:
         self._firings, self.noted = [], False
         kinds, flags = batch.kinds.tolist(), batch.flags.tolist()
@@ -428,6 +473,8 @@ class InterpreterRuntime:
                 with self._views_named():
                     self._interpreter.change(relation.name, not kinds[i] & 1, row)
             if flags[i] & (END_OF_EVENT | END_OF_MESSAGE):
+                with self._views_named():
+                    self._interpreter.follow()
                 self._fire(bool(flags[i] & END_OF_MESSAGE))
                 if self._firings:
                     self.noted = True
@@ -522,12 +569,14 @@ class InterpreterRuntime:
             for part in rows.parts(codes, self._program.map(rows.maps[0].name).key_types):
                 for name, entries in part.items():
                     self._add(name, entries)
+        self._interpreter.follow_from_here()
 
     def adopt(self, other: Runtime, matches: Mapping[str, Match]) -> None:
         """Replaces the entries of maps by those of another runtime."""
         for name, match in matches.items():
             self._interpreter.exact_entries(name).clear()
             self._add(name, other.entries(match.name).with_keys(match.places))
+        self._interpreter.follow_from_here()
 
     def close(self) -> None:
         """There is nothing to give back."""

@@ -63,7 +63,8 @@ def definition_form(declaration: MapDeclaration) -> tuple[object, tuple[int, ...
 
 def relations_to_fill(program: Program, matches: Mapping[str, Match]) -> frozenset[str]:
     """The relations that the maps without a match are made of."""
-    return frozenset(name for m in program.maps if m.name not in matches for name in relations(m.definition))
+    read = {name for m in program.maps if m.name not in matches for name in relations(m.definition)}
+    return frozenset(name for one in read for name in program.made_of(one))
 
 
 # Rows are read in parts of this many, so that nothing is held twice.

@@ -215,7 +215,9 @@ class Watching(NamedTuple):
 class NumbaViewDiffs:
     """The looks of a runtime, by view and granularity; `state` and `layout` are the program's."""
 
-    def __init__(self, plan: Plan, layout: Layout, state: Block, program: ModuleType) -> None:
+    def __init__(self, plan: Plan, layout: Layout, state: Block, program: ModuleType, views: range) -> None:
+        """views: those that it may look at, by number."""
+        self._views = views
         self._plan, self._layout, self._state, self._program = plan, layout, state, program
         # Stores of rows as they were, and what else is held for the looks there are.
         self._caches: list[tuple[ModuleType, int]] = []
@@ -228,7 +230,7 @@ class NumbaViewDiffs:
         """Adds a look that fires watches."""
         result = self._plan.results[view]
         groups = [watches[first : first + GROUP] for first in range(0, len(watches), GROUP)]
-        at = self._open(view, per_message, row_words(result) + len(groups))
+        at = self.open(view, per_message, row_words(result) + len(groups))
         self._state[at + ROW_AT] = address_of(self._program, f"row_{view}")
         self._state[at + WATCHES] = self._table([word for group in groups for word in _words(group)])
         source = watched_module(len(result.result.keys), row_words(result), len(groups))
@@ -245,7 +247,7 @@ class NumbaViewDiffs:
 
     def record(self, view: int, per_message: bool) -> Block:
         """Adds a look that records; the list to which it does: address, words used and capacity."""
-        at = self._open(view, per_message, row_words(self._plan.results[view]))
+        at = self.open(view, per_message, row_words(self._plan.results[view]))
         self._lists.append(Block(3))
         self._state[at + RECORDS] = self._lists[-1].address
         return self._lists[-1]
@@ -254,7 +256,8 @@ class NumbaViewDiffs:
         """Ends all looks, also of views that are being copied."""
         for shape, handle in self._caches:
             shape.destroy(handle)
-        for at in range(self._layout.looks, self._layout.words, LOOK_WORDS):
+        first, end = (self._layout.look(view, False) for view in (self._views.start, self._views.stop))
+        for at in range(first, end, LOOK_WORDS):
             free(self._state[at + LIST])
             for word in range(LOOK_WORDS):
                 self._state[at + word] = 0
@@ -265,7 +268,7 @@ class NumbaViewDiffs:
         self._state[LOOKS] = self._state[LOOK_COUNT] = 0
         self._state[DIRTY] = self._state[FIRED_WORDS] = 0
 
-    def _open(self, view: int, per_message: bool, words: int) -> int:
+    def open(self, view: int, per_message: bool, words: int) -> int:
         """Where a look lies in the state that keeps so many words of a row, and has seen none."""
         at, state = self._layout.look(view, per_message), self._state
         result = self._plan.results[view].result

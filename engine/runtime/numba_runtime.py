@@ -9,7 +9,7 @@ import struct
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
@@ -60,6 +60,7 @@ from orderbook.engine.runtime.numba_memory import (
     Watching,
     columns_at,
 )
+from orderbook.engine.runtime.numba_patterns import NumbaPatterns
 from orderbook.engine.runtime.relation_store import RelationStore
 from orderbook.engine.runtime.row_format import (
     RecordFormat,
@@ -182,7 +183,7 @@ def _code_of(program: Program, statistics: Statistics | None, measured: bool) ->
         source = program_module(numbered, MeasuredWrites if measured else Writes)
     module = publish_text("program", source)
     with step_times.step("text of functions"):
-        source = driver_module(numbered, module.__name__)
+        source = driver_module(numbered, module.__name__, bool(program.patterns))
     code = _Code(planned, numbered, constants, module, publish_text("driver", source))
     _codes.append((program, statistics, measured, code))
     return code
@@ -239,7 +240,12 @@ class NumbaRuntime:
         self._finalizer = weakref.finalize(self, _close, self._owned)
         self._rows = [callable_at(address_of(self.module, f"row_{i}")) for i in range(len(self._formats))]
         self._recording: ModuleType | None = None
-        self._looks = NumbaViewDiffs(self.plan, self._layout, self._state, self.module)
+        views = range(len(self.plan.program.results))
+        self._looks = NumbaViewDiffs(self.plan, self._layout, self._state, self.module, views)
+        self._patterns = NumbaPatterns(
+            *(self.plan, self._numbered, self._numbering, self._layout, self._state, self.module),
+            self.row_words,
+        )
         # Addresses of conditions, by view.
         self._conditions: dict[tuple[str, Scalar], int] = {}
         # Another object for every set of watches, None once it is closed.
@@ -279,7 +285,8 @@ class NumbaRuntime:
         self._end_looks()
         recorded = tuple(Recorded(self._results[r.view], r.per_message) for r in recordings)
         if recorded not in self._recorders:
-            source = record_module(self._numbered, self.module.__name__, recorded)
+            follows = bool(self.plan.program.patterns)
+            source = record_module(self._numbered, self.module.__name__, recorded, follows)
             self._recorders[recorded] = publish_text("record", source)
         self._recording = self._recorders[recorded]
         self._state[CONSTANTS] = self._constants.store()
@@ -320,6 +327,15 @@ class NumbaRuntime:
         if stop == NOT_DESCRIBED:
             return self.apply(plain_batch(batch), start)
         return self.stopped(stop - UNCOUNTED if stop != FAILED else stop)
+
+    def fill(self, batches: Iterable[ChangeBatch]) -> None:
+        """See Runtime."""
+        self._patterns.rest()
+        for batch in batches:
+            self.apply(batch)
+        self._patterns.again(tell=True)
+        if self._state[ERROR]:
+            self._overflow()
 
     def functions_of(self, watch: Watch) -> tuple[int, int, int]:
         """See Runtime."""
@@ -417,7 +433,8 @@ class NumbaRuntime:
 
     def memory_bytes(self) -> int:
         """Bytes held by all stores."""
-        return sum(self._shape(s).memory_bytes(self._handle(s)) for s in self.plan.stores)
+        stores: int = sum(self._shape(s).memory_bytes(self._handle(s)) for s in self.plan.stores)
+        return stores + self._patterns.memory_bytes()
 
     def map_bytes(self) -> dict[str, int]:
         """Bytes of every map's stores; maps that share one share its bytes evenly."""
@@ -459,6 +476,7 @@ class NumbaRuntime:
                 for s in stores.values():
                     add_entries(self._shape(s), self._handle(s), s, part)
         self._count_keys(self.plan.directories)
+        self._patterns.again()
 
     def adopt(self, other: Runtime, matches: Mapping[str, Match]) -> None:
         """Takes over the stores that are as this plan has them, and the entries of other maps."""
@@ -483,6 +501,7 @@ class NumbaRuntime:
                 self._owned[s.name] = other._owned.pop(theirs.name)
                 self._state[self._layout.handles[s.name]] = self._owned[s.name][1]
         self._count_keys([d for d in stale if d.name not in matches])
+        self._patterns.again()
 
     def _shares(self, directory: Directory, maps: Collection[str]) -> bool:
         """Whether one of these maps is among those whose entries the directory counts."""
@@ -498,6 +517,7 @@ class NumbaRuntime:
     def close(self) -> None:
         """Destroys the stores that nobody adopted, and what watches hold."""
         self._end_looks()
+        self._patterns.close()
         self.looks = None
         free(self._state[FIRED])
         self._state[FIRED] = self._state[FIRED_CAPACITY] = 0

@@ -5,7 +5,7 @@ of one partition alone, rows of views are those of all partitions together, and 
 the others. `orderbook.engine.distribution.threads` says which programs are so.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -89,6 +89,11 @@ class PartitionedRuntime:
                 return done
             start = done
         return self._apply(shares, start)
+
+    def fill(self, batches: Iterable[ChangeBatch]) -> None:
+        """See Runtime."""
+        for batch in batches:
+            self.apply(batch)
 
     def _apply(self, shares: Sequence[ChangeBatch], start: int) -> int:
         """Applies the share of each partition; where all of them have come to."""

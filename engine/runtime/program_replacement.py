@@ -271,8 +271,8 @@ class Replacement:
         self._work(lambda: self._fill(copy.rows()), self._swap)
 
     def _fill(self, rows: Mapping[str, Rows]) -> None:
-        for batch in inserts(rows, self._program.program):
-            self._apply(batch)
+        assert self._runtime is not None
+        self._runtime.fill(map(self._handed_over, inserts(rows, self._program.program)))
         for _ in range(_ROUNDS if self.background else 0):
             self._catch_up()
 
@@ -289,12 +289,16 @@ class Replacement:
         self._finish()
 
     def _apply(self, batch: ChangeBatch) -> None:
-        """Applies changes to the new runtime; those of relations not handed over reach no new map."""
+        """Applies changes to the new runtime."""
         assert self._runtime is not None
+        self._runtime.apply(self._handed_over(batch), 0)
+
+    def _handed_over(self, batch: ChangeBatch) -> ChangeBatch:
+        """The changes without those of relations not handed over, which reach no new map."""
         kinds = self._program.kinds_of(
             [r.name if r.name in self._needed else "" for r in self._program.relations]
         )
-        self._runtime.apply(ChangeBatch(kinds[batch.kinds], batch.flags, batch.values), 0)
+        return ChangeBatch(kinds[batch.kinds], batch.flags, batch.values)
 
     def _finish(self) -> None:
         self.done = True

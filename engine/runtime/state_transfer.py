@@ -157,7 +157,10 @@ def _not_filled(
 ) -> NotCarriedOver:
     """The views that read relations whose rows nobody kept."""
     lacking = {
-        m.name for m in program.program.maps if m.name not in matches and relations(m.definition) & unknown
+        m.name
+        for m in program.program.maps
+        if m.name not in matches
+        and any(program.program.made_of(r) & unknown for r in relations(m.definition))
     }
     views = [r.name for r in program.program.results if maps_of(program.program, r.name) & lacking]
     which = f"view{'s' * (len(views) > 1)} {', '.join(views)}"
@@ -175,8 +178,7 @@ def _filled(
     """All maps of a program as these rows alone make them; those that need no other rows are right."""
     runtime = start()
     try:
-        for batch in inserts(rows, program.program):
-            runtime.apply(batch, 0)
+        runtime.fill(inserts(rows, program.program))
         return runtime.copied()
     finally:
         runtime.close()

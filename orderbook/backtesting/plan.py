@@ -17,11 +17,10 @@ from orderbook.backtesting.sources import SourceSpec, run_instruments
 from orderbook.backtesting.tasks import ALL, CHANGES, SYMBOLS, JobSettings, ReadTask, groups
 from orderbook.core.changes import Dictionary
 from orderbook.engine.distribution.blocks import Block, in_pieces, text_columns
-from orderbook.engine.distribution.distribute import distribute
+from orderbook.engine.distribution.distribute import distribute, whole
 from orderbook.engine.distribution.stages import (
     Distribution,
     Input,
-    Phase,
     Router,
     StableHash,
     Stage,
@@ -38,17 +37,6 @@ from orderbook.views.types import TEXT
 
 # What symbols decide: rows of these relations come from the books of one symbol.
 SYMBOL = "symbol"
-
-
-def whole(program: Program, views: Sequence[str]) -> Distribution:
-    """A program as one stage of one partition."""
-    read = {trigger.relation for trigger in program.triggers}
-    inputs = tuple(
-        Input(relation.name, relation.name, Phase.BEFORE, tuple(range(len(relation.columns))), ())
-        for relation in program.relations
-        if relation.name in read
-    )
-    return Distribution(program, (Stage(0, (), program, inputs, (), tuple(views)),))
 
 
 @dataclass(frozen=True)

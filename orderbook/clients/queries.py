@@ -189,7 +189,7 @@ def readable_schemas(engine: "Engine", views: Iterable[str]) -> dict[str, pa.Sch
     for name in views:
         with suppress(DataError):
             found[name] = table_schema(engine[name].layout.result)
-    for relation in engine.program.relations:
+    for relation in engine.program.streams:
         with suppress(DataError):
             engine.rows_source(relation.name)
             found[relation.name] = table_schema(relation)

@@ -65,7 +65,7 @@ class Queryable:
     def of(cls, program: CompiledProgram) -> "Queryable":
         """Of a program."""
         definitions = {view.name: view.sql for view in program.catalog.views}
-        return cls(program.relations, program.program.results, definitions, dict(program.parameters))
+        return cls(program.streams, program.program.results, definitions, dict(program.parameters))
 
 
 class QueryPlanner:

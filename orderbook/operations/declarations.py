@@ -72,7 +72,8 @@ def _cost_with(compiled: CompiledProgram, view: str, instead: Mapping[str, Relat
 
 
 def _tries(program: Program) -> Iterator[_Try]:
-    for relation in program.relations:
+    made = {pattern.name for pattern in program.patterns}
+    for relation in (one for one in program.relations if one.name not in made):
         used = frozenset[int]().union(*(_used(t) for t in program.triggers if t.relation == relation.name))
         for place, column in enumerate(relation.columns):
             if place in used:

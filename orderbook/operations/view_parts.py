@@ -5,20 +5,22 @@ from dataclasses import replace
 from orderbook.engine.plan.describe import Cost, trigger_cost
 from orderbook.engine.plan.planner import plan
 from orderbook.views.calculus import maps_read
-from orderbook.views.m3 import Program
+from orderbook.views.m3 import Program, result_maps
 
 
 def part_of(program: Program, view: str) -> Program:
     """The view with the maps that it needs and the statements that maintain them."""
     result = program.result(view)
     needed: set[str] = set()
-    found = {name for _, poly in result.lets for name in maps_read(poly)}
-    found |= {result.multiplicity} if result.multiplicity else set()
+    found = set(result_maps(result))
     statements = [*program.initial, *(s for t in program.triggers for s in t.statements)]
+    patterns: set[str] = set()
     while found - needed:
         needed |= found
         found = {name for s in statements if s.target in needed for name in maps_read(s.value)}
         found |= {m.count for m in program.maps if m.name in needed and m.count}
+        patterns |= {t.relation for t in program.triggers if any(s.target in needed for s in t.statements)}
+        found |= {name for p in program.patterns if p.name in patterns for name in result_maps(p.rows)}
     triggers = [
         replace(t, statements=tuple(s for s in t.statements if s.target in needed)) for t in program.triggers
     ]
@@ -29,6 +31,7 @@ def part_of(program: Program, view: str) -> Program:
         tuple(s for s in program.initial if s.target in needed),
         kept,
         (result,),
+        tuple(p for p in program.patterns if p.name in patterns),
     )
 
 

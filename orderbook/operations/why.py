@@ -87,15 +87,19 @@ def trace(
     interpreter = Interpreter(program, dictionary, tracer)
     InterpreterRuntime(program, dictionary, interpreter).restore(held.copied(), None)
     found = []
-    for kind, codes in zip(changes.kinds.tolist(), changes.values.tolist(), strict=True):
-        if kind < 0:
-            continue
-        relation = program.relations[kind >> 1]
-        change = ChangeTrace(relation.name, not kind & 1, unpack(relation, codes))
+
+    def traced(relation: str, insert: bool, row: EntryKey) -> None:
+        change = ChangeTrace(relation, insert, row)
         tracer.statements.clear()
-        interpreter.change(change.relation, change.insert, change.row)
+        interpreter.change(relation, insert, row)
         change.statements = [one for one in tracer.statements if one.statement.target in maps]
         found.append(change)
+
+    for kind, codes in zip(changes.kinds.tolist(), changes.values.tolist(), strict=True):
+        if kind >= 0:
+            relation = program.relations[kind >> 1]
+            traced(relation.name, not kind & 1, unpack(relation, codes))
+    interpreter.follow(traced)
     return found
 
 

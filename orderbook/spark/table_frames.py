@@ -105,7 +105,7 @@ def tables_of(rows: Mapping[str, Rows], program: CompiledProgram) -> list[Table]
 
     Raises UserError where a stream that views read has none, one is of no stream, or columns do not fit.
     """
-    relations = {relation.name: relation for relation in program.relations}
+    relations = {relation.name: relation for relation in program.streams}
     for name in rows:
         if name not in relations:
             raise UserError(f"the views declare no stream {name!r}; {suggestion(name, relations)}")

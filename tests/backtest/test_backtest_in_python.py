@@ -82,3 +82,17 @@ def test_views_alone_and_sweeps(flow: Path, tmp_path: Path, monkeypatch: pytest.
 
     with pytest.raises(UserError, match="top of its module or notebook"):
         orderbook.backtest(flow, SEEN, Inner)
+
+
+def test_patterns_are_found_in_rows_of_a_users_own(tmp_path: Path) -> None:
+    prices = [5, 4, 3, 4, 5, 4, 4, 2, 3, 1, 6]
+    lines = [f"2024-01-01 00:00:{at:02},a,{price}" for at, price in enumerate(prices)]
+    (tmp_path / "ticks.csv").write_text("\n".join(["ts,symbol,price", *lines]))
+    stream = "CREATE STREAM ticks (ts TIMESTAMP, symbol TEXT, price DOUBLE)"
+    valley = """CREATE VIEW valleys AS SELECT * FROM ticks MATCH_RECOGNIZE (
+        PARTITION BY symbol ORDER BY ts MEASURES a.price AS high, LAST(down.price) AS low, up.price AS last
+        PATTERN (a down+ up+) DEFINE down AS price < PREV(price), up AS price > PREV(price))"""
+    made = orderbook.backtest(
+        f"rows:{tmp_path / 'ticks.csv'}", f"{stream};{valley}", options=PLAIN, out=tmp_path / "job"
+    )
+    assert sorted(made.view("valleys").rows()) == [("a", 4.0, 2.0, 3.0), ("a", 5.0, 3.0, 5.0)]

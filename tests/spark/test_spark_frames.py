@@ -365,6 +365,21 @@ def test_two_joined_streams_of_an_own_schema_equal_duckdb(users: SparkSession) -
         assert [found[max(stamp for stamp in found if stamp <= end)]] == wanted
 
 
+def test_patterns_are_found_in_the_rows_of_a_dataframe(users: SparkSession) -> None:
+    program = (
+        QUOTES.partition("CREATE TABLE")[0]
+        + """CREATE VIEW falls AS SELECT * FROM quotes MATCH_RECOGNIZE (
+        PARTITION BY symbol ORDER BY at MEASURES FIRST(price) AS high, LAST(price) AS low, COUNT(*) AS n
+        PATTERN (a down{2,}) DEFINE down AS price < PREV(price)) m"""
+    )
+    kinds = "at timestamp_ntz, id bigint, symbol string, price decimal(12, 4), last int"
+    prices = enumerate([5, 4, 3, 9, 8, 9, 7, 6, 5, 6])
+    made = [(datetime(2026, 1, 5, 0, 0, at), at, "ab"[at % 2], Decimal(p), None) for at, p in prices]
+    source = {"quotes": users.createDataFrame(made, kinds)}
+    found = orderbook.spark.views(source, program, order="at", options=PLAIN, partitions=3)
+    assert rows(found["falls"]) == [("a", Decimal(8), Decimal(5), 3)]
+
+
 def test_rows_that_contradict_each_other_fail_the_query(users: SparkSession) -> None:
     kinds = (
         "seq bigint, op string, at timestamp_ntz, id bigint, symbol string, price decimal(12, 4), last int"

@@ -23,7 +23,10 @@ NOT_SUPPORTED = [
     ("SELECT 1 FROM ¦UNNEST(id) x", "UNNEST"),
     ("SELECT 1 FROM ¦generate_series(1, id)", "table function"),
     ("SELECT 1 FROM bids ¦TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
-    ("SELECT 1 FROM bids ¦MATCH_RECOGNIZE (ORDER BY ts PATTERN (A B+) DEFINE B AS TRUE)", "MATCH_RECOGNIZE"),
+    (
+        "SELECT 1 FROM bids MATCH_RECOGNIZE (ORDER BY ts MEASURES id AS i ¦ALL ROWS PER MATCH PATTERN (A))",
+        "ALL ROWS PER MATCH",
+    ),
     ("SELECT 1 FROM bids UNPIVOT (¦v FOR k IN (price, volume))", "UNPIVOT"),
     ("SELECT * FROM bids PIVOT (¦SUM(price) FILTER (WHERE id > 1) FOR symbol IN ('a'))", "FILTER in PIVOT"),
     ("CREATE TABLE t ¦AS SELECT 1 FROM bids", "CREATE TABLE AS"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any, Union
 
+from orderbook.views.pattern_automaton import Automaton
 from orderbook.views.scalars.user_functions import UserFunction
 from orderbook.views.types import Relation, ShownBy, Type
 
@@ -215,12 +216,63 @@ class Output:
 class Source:
     """One item of a FROM clause: a stream or table, or a query (derived table or view, inlined).
 
-    `view` names the view where the query is a reference to one.
+    `view` names the view where the query is a reference to one. `pattern`: the relation has its matches.
     """
 
     id: str
     relation: "Relation | Select | UnionAll"
     view: str | None = None
+    pattern: "RowPattern | None" = None
+
+
+# The sources of columns that conditions and measures of a pattern read: `row_at(k)` is the row k rows before
+# the one at hand, MATCH what is kept of the rows of a match, by its place.
+MATCH = "match"
+# Rows before the one at hand that PREV reaches.
+MOST_BACK = 64
+
+
+def row_at(back: int) -> str:
+    """The source of the columns of the row so many rows before the one at hand."""
+    return f"row_{back}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of the rows that a match has so far, up to the one at hand.
+
+    `how` is first, last, count, sum, min or max of the argument over the rows of these pattern variables,
+    by number, or of all rows where there are none; or variable, the number of the last row's.
+    """
+
+    how: str
+    variables: tuple[int, ...]
+    argument: "Expression | None"
+    type: Type
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowPattern:
+    """MATCH_RECOGNIZE over the rows of a query, in an order that tells those of a partition apart.
+
+    `name` is that of the relation of its matches, which follows from all else. `order` names columns, each
+    with whether it descends. `conditions` are those of the automaton's variables, None: always. With
+    `overlapping` matches begin at every row, else after the last row of the one before. `within`: from
+    the first to the last row of a match the first column of the order rises by less. The `outputs` are read
+    at the last row of a match.
+    """
+
+    name: str
+    rows: "Select"
+    partition: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...]
+    automaton: Automaton
+    kept: tuple[Kept, ...]
+    conditions: tuple["Expression | None", ...]
+    overlapping: bool
+    within: int | float | None
+    outputs: tuple["Output", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,11 +372,16 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All that a set of SQL texts declares, in order: streams and tables, then views; functions in Python."""
+    """All that a set of SQL texts declares, in order: streams and tables, then views; functions in Python.
+
+    `patterns` are those whose matches views read, each after those that it reads itself; their matches are
+    relations among the others.
+    """
 
     relations: tuple[Relation, ...]
     views: tuple[View, ...]
     functions: tuple[UserFunction, ...] = ()
+    patterns: tuple[RowPattern, ...] = ()
 
     @property
     def strategies(self) -> tuple[View, ...]:
@@ -352,7 +409,7 @@ def rewritten(value: Any, change: Callable[[Any], Any]) -> Any:
     """
     if isinstance(value, tuple):
         return tuple(rewritten(item, change) for item in value)
-    if not is_dataclass(value) or isinstance(value, Type | Relation | type):
+    if not is_dataclass(value) or isinstance(value, Type | Relation | RowPattern | type):
         return value
     new = change(value)
     if new is not None:

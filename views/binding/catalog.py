@@ -4,9 +4,9 @@ CREATE STREAM and CREATE TABLE become relations; CHECK ranges narrow the columns
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib import resources
@@ -19,7 +19,7 @@ from sqlglot import exp
 from orderbook.core.errors import SqlError
 from orderbook.core.recent import Recent
 from orderbook.views import types
-from orderbook.views.binding.bound import Catalog, View
+from orderbook.views.binding.bound import Catalog, RowPattern, Source, View
 from orderbook.views.binding.expressions import is_built_in
 from orderbook.views.binding.grouping import ViewDefinition
 from orderbook.views.binding.macros import Macros
@@ -318,6 +318,25 @@ def numbered(relation: Relation) -> Relation:
     return replace(relation, columns=(*relation.columns, number), primary_key=key)
 
 
+def patterns_of(queries: Iterable[object]) -> Iterator[tuple[str, tuple[Relation, RowPattern]]]:
+    """The patterns whose matches queries read, by name, with their relations: each after those it reads."""
+    for query in queries:
+        yield from _patterns(query)
+
+
+def _patterns(node: object) -> Iterator[tuple[str, tuple[Relation, RowPattern]]]:
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _patterns(item)
+    elif isinstance(node, Source) and node.pattern is not None:
+        assert isinstance(node.relation, Relation)
+        yield from _patterns(node.pattern.rows)
+        yield node.relation.name, (node.relation, node.pattern)
+    elif is_dataclass(node) and not isinstance(node, Type | Relation):
+        for own in fields(node):
+            yield from _patterns(getattr(node, own.name))
+
+
 # What a text declares, and where errors about it point.
 _Declared = tuple[Relation | ViewDefinition, SqlText, exp.Expr]
 
@@ -466,8 +485,14 @@ class _CatalogBinder:
                 raise view.text.error(message, view.named_at)
         for view in self.views.values():
             self._bind(view)
-        functions = tuple(self.functions.values())
-        return Catalog(tuple(self.relations.values()), tuple(self.bound.values()), functions)
+        functions, views = tuple(self.functions.values()), tuple(self.bound.values())
+        found = dict(patterns_of(view.query for view in views))
+        known = {**self.relations, **{name: relation for name, (relation, _) in found.items()}}
+        if not self.instead.keys() <= self.relations.keys():
+            # Matches of a program that runs stay where they are, also where nobody reads them any more.
+            known = {name: known.get(name, relation) for name, relation in self.instead.items()} | known
+        patterns = tuple(pattern for _, pattern in found.values())
+        return Catalog(tuple(known.values()), views, functions, patterns)
 
     def _bind(self, view: ViewDefinition) -> None:
         if view.name in self.bound:

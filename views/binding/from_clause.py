@@ -31,8 +31,10 @@ from orderbook.views.binding.bound import (
 )
 from orderbook.views.binding.constant_rows import constant_rows, rows_of_values
 from orderbook.views.binding.grouping import BoundQuery, Queries, RowLimits
+from orderbook.views.binding.nodes import MatchRecognize
 from orderbook.views.binding.parser import SqlText, position
 from orderbook.views.binding.pivots import pivoted
+from orderbook.views.binding.row_patterns import bound_pattern, matches_of
 from orderbook.views.binding.scope import (
     FromItem,
     MergedColumn,
@@ -81,6 +83,8 @@ class SourceBinder:
             node = rows_of_values(self.queries.text, values)
         if isinstance(node, exp.Subquery):
             return self._derived(node, scope)
+        if isinstance(node, MatchRecognize):
+            return self._matches(node, scope)
         if not isinstance(node, exp.Table):
             raise self.queries.text.error(refused_construct(node), node)
         refuse_other_clauses(self.queries.text, node, {"this", "alias", "joins"})
@@ -107,6 +111,18 @@ class SourceBinder:
         id = self.queries.unique(alias, node)
         limits = {} if _column_names(node) else self._limits(alias)
         return self._inlined(node, alias, id, self.queries.query(node, scope.parent, limits), scope, None)
+
+    def _matches(self, node: MatchRecognize, scope: Scope) -> Source:
+        """The matches of a pattern: a relation, which the rows of a query by itself make."""
+        queries = self.queries.alone()
+        alone = Scope(queries.text, None)
+        rows = SourceBinder(queries).source(node.this, alone)
+        pattern, columns = bound_pattern(queries, node, rows, alone.items[0])
+        alias = self.alias(node, "matches", scope)
+        id = self.queries.unique(alias, node)
+        relation = matches_of(pattern, columns, alone.items[0].rows)
+        self._item(node, FromItem(alias, id, columns, frozenset(), relation.max_rows), scope)
+        return Source(id, relation, pattern=pattern)
 
     def _pivoted(self, node: exp.Expr, pivot: exp.Pivot, scope: Scope) -> Source:
         """The derived table that a PIVOT of a source is."""

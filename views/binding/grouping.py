@@ -100,6 +100,9 @@ class Queries(Protocol):
     def query(self, tree: exp.Expr, parent: Scope | None, limits: RowLimits = ...) -> BoundQuery:
         """Binds a query in the scope it stands in; raises SqlError."""
 
+    def alone(self) -> "Queries":
+        """One that sees the same, for a query by itself: sources are named anew, rows can be told apart."""
+
     def named(self, name: str, node: exp.Expr, limits: RowLimits) -> Named:
         """What a name in FROM stands for; raises SqlError when there is no such thing."""
 

@@ -56,6 +56,27 @@ class MacroParameter(exp.Expression):
     arg_types: ClassVar = {"this": True, "default": False}
 
 
+class MatchRecognize(exp.Expression):
+    """MATCH_RECOGNIZE: `this` the table or subquery it reads, and its clauses as they stand.
+
+    `measures` are Aliases, `define` Aliases of conditions by pattern variables, `rows` and `after` Vars of
+    what they say, `pattern` a Var of the text in its parentheses, `within` an Interval or a number.
+    """
+
+    arg_types: ClassVar = {
+        "this": True,
+        "partition_by": False,
+        "order": False,
+        "measures": False,
+        "rows": False,
+        "after": False,
+        "pattern": True,
+        "within": False,
+        "define": False,
+        "alias": False,
+    }
+
+
 class CreateFunction(exp.Expression):
     """CREATE FUNCTION in Python: `this` the name, `expressions` ColumnDefs, `kind` the type of its result.
 

@@ -37,6 +37,7 @@ from orderbook.views.binding.nodes import (
     KurtosisPop,
     MacroParameter,
     Mad,
+    MatchRecognize,
     QuantileCont,
     QuantileDisc,
 )
@@ -156,12 +157,83 @@ class DeclarationParser(Parser):
             self.refuse("after CREATE write STREAM, TABLE, VIEW, MACRO, FUNCTION, STRATEGY or PARAMETER")
         return start_at(start, self._parse_create_relation(self._prev.token_type is TokenType.TABLE))
 
-    def _parse_match_recognize(self) -> Any:
-        if self._curr and self._curr.token_type is TokenType.MATCH_RECOGNIZE:
-            self.refuse(
-                "MATCH_RECOGNIZE is not supported; compare a row with those before it by LAG, LEAD or a join"
+    def _parse_match_recognize(self, table: Any = None) -> Any:
+        """MATCH_RECOGNIZE ( … ) after what it reads; None where it does not come next."""
+        if table is None or not self._match(TokenType.MATCH_RECOGNIZE):
+            return None
+        self._match_l_paren()
+        clauses: dict[str, Any] = {"partition_by": self._parse_partition_by(), "order": self._parse_order()}
+        if self._match_text_seq("MEASURES"):
+            clauses["measures"] = self._parse_csv(lambda: self.marked(self._parse_measure))
+        clauses["rows"] = self._parse_words("ONE", "ROW", "PER", "MATCH") or self._parse_words(
+            "ALL", "ROWS", "PER", "MATCH"
+        )
+        clauses["after"] = self._parse_skip()
+        clauses["pattern"] = self._parse_pattern()
+        if self._match_text_seq("WITHIN"):
+            clauses["within"] = self.marked(self._parse_unary) or self.raise_error(
+                "expected a length of time"
             )
-        return None
+        if self._match_text_seq("SUBSET"):
+            self.refuse("SUBSET is not supported; give the alternatives a name each", self._prev)
+        if self._match_text_seq("DEFINE"):
+            clauses["define"] = self._parse_csv(lambda: self.marked(self._parse_defined))
+        if not self._curr:
+            self.raise_error("expected )")
+        if not self._match(TokenType.R_PAREN):
+            self.refuse(
+                "MATCH_RECOGNIZE has, in this order, PARTITION BY, ORDER BY, MEASURES, ONE ROW PER MATCH, "
+                "AFTER MATCH SKIP, PATTERN (...), WITHIN and DEFINE"
+            )
+        return self.expression(MatchRecognize(this=table, **clauses, alias=self._parse_table_alias()))
+
+    def _parse_words(self, *words: str) -> Any:
+        start = self._curr
+        return start_at(start, exp.var(" ".join(words))) if self._match_text_seq(*words) else None
+
+    def _parse_measure(self) -> Any:
+        if self._curr and self._curr.text.upper() in ("FINAL", "RUNNING"):
+            # They are one: a match is shown as of its last row.
+            self._advance()
+        value = self._parse_disjunction() or self.raise_error("expected a measure")
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("expected AS and the name of the measure")
+        return self.expression(exp.Alias(this=value, alias=self._parse_name("measure")))
+
+    def _parse_skip(self) -> Any:
+        start = self._curr
+        if not self._match_text_seq("AFTER", "MATCH"):
+            return None
+        if not self._match_text_seq("SKIP"):
+            self.raise_error("expected SKIP PAST LAST ROW or SKIP TO NEXT ROW")
+        for words in (("PAST", "LAST", "ROW"), ("TO", "NEXT", "ROW")):
+            if self._match_text_seq(*words):
+                return start_at(start, exp.var(" ".join(words)))
+        return self.refuse(
+            "AFTER MATCH SKIP takes PAST LAST ROW and TO NEXT ROW; SKIP TO a variable is not supported", start
+        )
+
+    def _parse_pattern(self) -> Any:
+        if not self._match_text_seq("PATTERN"):
+            self.raise_error("expected PATTERN (...)")
+        if not self._match(TokenType.L_PAREN):
+            self.raise_error("expected ( after PATTERN")
+        first, depth = self._prev, 1
+        while self._curr:
+            depth += (self._curr.token_type is TokenType.L_PAREN) - (
+                self._curr.token_type is TokenType.R_PAREN
+            )
+            self._advance()
+            if depth == 0:
+                return start_at(first, exp.var(self.sql[first.end + 1 : self._prev.start]))
+        return self.raise_error("expected ) after the pattern")
+
+    def _parse_defined(self) -> Any:
+        name = self._parse_name("pattern variable")
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("expected AS and the condition of the variable's rows")
+        condition = self._parse_disjunction() or self.raise_error("expected a condition after AS")
+        return self.expression(exp.Alias(this=condition, alias=name))
 
     def _parse_name(self, what: str) -> Any:
         if not self._curr or self._curr.token_type is TokenType.STRING:
@@ -447,7 +519,9 @@ class _Parser(DeclarationParser):
         "QUANTILE": partial(_quantile, exp.Quantile),
     }
     QUERY_MODIFIER_PARSERS: ClassVar = {
-        token: partial(_modifier, parse) for token, parse in Parser.QUERY_MODIFIER_PARSERS.items()
+        token: partial(_modifier, parse)
+        for token, parse in Parser.QUERY_MODIFIER_PARSERS.items()
+        if token is not TokenType.MATCH_RECOGNIZE
     }
 
     def _parse_unary(self) -> Any:
@@ -490,7 +564,10 @@ class _Parser(DeclarationParser):
         return self.marked(lambda: super(_Parser, self)._parse_select(*args, **options))
 
     def _parse_table(self, *args: Any, **options: Any) -> Any:
-        return self.marked(lambda: super(_Parser, self)._parse_table(*args, **options))
+        table = self.marked(lambda: super(_Parser, self)._parse_table(*args, **options))
+        while matches := self.marked(partial(self._parse_match_recognize, table)):
+            table = matches
+        return table
 
     def _parse_join(self, *args: Any, **options: Any) -> Any:
         return self.marked(lambda: super(_Parser, self)._parse_join(*args, **options))

@@ -282,6 +282,16 @@ class QueryBinder:
             self.text, self.parameters, lambda n, s: self.query(n, s).select, self.unique, self.lookup
         )
 
+    def alone(self, names: UniqueNames | None = None) -> "QueryBinder":
+        """One that sees the same, for a query by itself: sources are named anew, rows can be told apart."""
+        names = names or UniqueNames()
+        tables: dict[str, CommonTable] = {}
+        for name, table in self.tables.items():
+            # A table sees those before it.
+            binder = replace(table.binder, names=names, keyed=True, tables=dict(tables))
+            tables[name] = replace(table, binder=binder, parent=None)
+        return replace(self, names=names, keyed=True, tables=tables)
+
     def query(self, tree: exp.Expr, parent: Scope | None, limits: RowLimits = _NO_LIMITS) -> BoundQuery:
         """Binds a query, in parentheses or not, in the scope of the query it stands in.
 

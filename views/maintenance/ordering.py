@@ -163,6 +163,7 @@ def named(program: Program) -> Program:
         tuple(named_statement(s, ()) for s in program.initial),
         tuple(_named_trigger(t) for t in program.triggers),
         tuple(named_result(r) for r in program.results),
+        tuple(replace(p, rows=named_result(p.rows)) for p in program.patterns),
     )
 
 
