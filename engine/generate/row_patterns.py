@@ -43,7 +43,8 @@ from orderbook.views.types import DOUBLE, Kind, Type, unscaled
 
 # Words of a pattern's memory: partitions (the store of their addresses, or the one there is), growing lists
 # of address, count and capacity (threads before and after a row, matches that go, and new ones), the row of
-# zeros that stands before the first, what a thread on trial keeps, the table of positions.
+# zeros that stands before the first, what a thread on trial keeps, the table of positions, and that of
+# threads listed after a row: its address, how many places it has, the number of the row its entries are of.
 PARTITIONS = 0
 NOW = 1
 NEXT = 4
@@ -52,7 +53,8 @@ FRESH = 10
 NOTHING = 13
 TRIAL = 14
 TABLE = 15
-PATTERN_WORDS = 16
+SEEN = 16
+PATTERN_WORDS = 19
 
 # What goes is compared with what comes while it is as few.
 _FEW = 64
@@ -180,7 +182,7 @@ def _follow_seen(module: ModuleText, look: ViewDiffText) -> None:
 
 _IMPORTS = """\
 from orderbook.engine.generate.support import push_key
-from orderbook.engine.maps.memory import call, calloc, memory_move, release
+from orderbook.engine.maps.memory import call, calloc, memory_move, mix, release
 """
 
 
@@ -215,6 +217,8 @@ class _PatternText:
         self._order()
         self._partition()
         thread, overlapping = 2 + kept.words, pattern.overlapping
+        # Matches of several beginnings may go on as one.
+        merged = not overlapping and pattern.within is None
         before, _, after = TEXT.format(
             row_bytes=8 * (self.words + 2),
             words=self.words,
@@ -227,6 +231,7 @@ class _PatternText:
             fresh=FRESH,
             trial=TRIAL,
             table=TABLE,
+            seen=SEEN,
             end=END,
             few=_FEW,
             columns=len(pattern.columns),
@@ -236,7 +241,8 @@ class _PatternText:
             kept=kept.words,
             conditional=kept.conditional,
             reach=pattern.back,
-            mergeable="True" if not overlapping and pattern.within is None else "load(entry, 1) == start",
+            mergeable="True" if merged else "load(entry, 1) == start",
+            start_or_nothing="0" if merged else "start",
             is_last=f"load(load(M, {NEXT}) + {8 * thread} * (count - 1), 1) == start"
             if overlapping
             else "True",

@@ -17,6 +17,7 @@ from orderbook.engine.generate.row_patterns import (
     NOW,
     PARTITIONS,
     PATTERN_WORDS,
+    SEEN,
     TABLE,
     TRIAL,
     KeptWords,
@@ -187,5 +188,5 @@ def _close(words: Block, blocks: object, module: ModuleType, shape: ModuleType |
     callable_at(address_of(module, "finish"))(0, words.address, 0)
     if shape is not None:
         shape.destroy(words[PARTITIONS])
-    for at in (NOW, NEXT, GONE, FRESH):
+    for at in (NOW, NEXT, GONE, FRESH, SEEN):
         free(words[at])

@@ -370,6 +370,29 @@ def test_what_is_wrong_is_said_where_it_stands(clause: str, message: str) -> Non
     assert found.value.line == (2 if " needs " in message and "SUM" not in message else 3)
 
 
+@pytest.mark.parametrize("skip", ["PAST LAST ROW", "TO NEXT ROW"])
+def test_many_matches_are_under_way_at_once(skip: str) -> None:
+    """Each row of a falling price begins one, which ends where the price is above it again."""
+    case = Case(
+        f"""MEASURES A.price AS began, LAST(C.price) AS ended, COUNT(*) AS n AFTER MATCH SKIP {skip}
+        PATTERN (A B* C) DEFINE B AS B.price < A.price, C AS C.price > A.price""",
+        then(one("a"), times(one("b"), 0), one("c")),
+        {
+            "b": lambda so: less(so["price"], so.last("price", "a")),
+            "c": lambda so: more(so["price"], so.last("price", "a")),
+        },
+        lambda so: (so.last("price", "a"), so.last("price", "c"), len(so.history)),
+        overlapping=skip == "TO NEXT ROW",
+    )
+    engine, rows = orderbook.Engine(_compiled(f"{TICKS};{_view(0, case)}")), list[tuple[Any, ...]]()
+    prices = [60.0 - step % 61 for step in range(90)] + [45.5, 70.0, 12.0]
+    for ts, price in enumerate(prices):
+        rows.append((ts, "a", price, 1, ts + 1))
+        change(engine, True, rows[-1])
+        if ts > 85 or ts % 20 == 0:
+            assert shown(engine, 0) == expected(case, rows)
+
+
 def test_why_shows_the_matches_of_an_event_among_its_changes() -> None:
     compiled = _compiled(f"{TICKS};{_view(0, CASES['valley'])}")
     engine = orderbook.Engine(compiled, keep_rows=True)
