@@ -110,59 +110,73 @@ def is_last(M, start):
 
 
 @jit()
-def hash_of(position, start, kept):
-    """Of what says how a thread goes on."""
-    h = mix(position, {start_or_nothing})
+def goes_on_as(entry, position, start, kept):
+    """Whether a thread that is listed goes on as another one."""
+    same = load(entry, 0) == position and {mergeable}
     for word in range({conditional}):
-        h = mix(h, load(kept, word))
-    return h
+        same = same and load(entry, 2 + word) == load(kept, word)
+    return same
 
 
 @jit()
 def slot_of(M, position, start, kept):
-    """The place in the table of threads listed of one that goes on as this one, or where it would be."""
+    """The place in the table of threads of one that goes on as this one, or where it would be."""
+    h = mix(position, {start_or_nothing})
+    for word in range({conditional}):
+        h = mix(h, load(kept, word))
     mask = load(M, {seen} + 1) - 1
-    at = hash_of(position, start, kept) & mask
+    at = h & mask
     while True:
         found = load(M, {seen}) + 16 * at
         if load(found, 0) != load(M, {seen} + 2):
             return found
-        entry = load(M, {next}) + {thread_bytes} * load(found, 1)
-        same = load(entry, 0) == position and {mergeable}
-        for word in range({conditional}):
-            same = same and load(entry, 2 + word) == load(kept, word)
-        if same:
+        if goes_on_as(load(M, {next}) + {thread_bytes} * load(found, 1), position, start, kept):
             return found
         at = (at + 1) & mask
 
 
 @jit()
-def more_slots(M):
-    """Doubles the table of threads listed."""
-    size = max(16, 2 * load(M, {seen} + 1))
-    release(load(M, {seen}))
-    store(M, {seen}, calloc(size, 16))
-    store(M, {seen} + 1, size)
-    store(M, {seen} + 2, 1)
+def see_threads(M):
+    """Puts all threads that are listed into the table."""
+    size = load(M, {seen} + 1)
+    if 4 * load(M, {next} + 1) > size:
+        size = max(32, 8 * load(M, {next} + 1))
+        bits = 1
+        while bits < size:
+            bits *= 2
+        release(load(M, {seen}))
+        store(M, {seen}, calloc(bits, 16))
+        store(M, {seen} + 1, bits)
+        store(M, {seen} + 2, 0)
+    store(M, {seen} + 2, load(M, {seen} + 2) + 1)
+    store(M, {seen} + 3, 1)
     entry = load(M, {next})
     for place in range(load(M, {next} + 1)):
         if load(entry, 0) != {end}:
             found = slot_of(M, load(entry, 0), load(entry, 1), entry + 16)
-            store(found, 0, 1)
+            store(found, 0, load(M, {seen} + 2))
             store(found, 1, place)
         entry += {thread_bytes}
 
 
 @jit()
 def enter(M, position, start, kept):
-    """Lists a thread, unless one before it will do as it does."""
-    if 2 * (load(M, {next} + 1) + 1) > load(M, {seen} + 1):
-        more_slots(M)
-    found = slot_of(M, position, start, kept)
-    if load(found, 0) == load(M, {seen} + 2):
-        return
-    store(found, 0, load(M, {seen} + 2))
-    store(found, 1, load(M, {next} + 1))
+    """Lists a thread, unless one before it goes on alike; of many there is a table."""
+    count = load(M, {next} + 1)
+    if count < {few_threads}:
+        entry = load(M, {next})
+        for _ in range(count):
+            if goes_on_as(entry, position, start, kept):
+                return
+            entry += {thread_bytes}
+    else:
+        if load(M, {seen} + 3) == 0 or 2 * (count + 1) > load(M, {seen} + 1):
+            see_threads(M)
+        found = slot_of(M, position, start, kept)
+        if load(found, 0) == load(M, {seen} + 2):
+            return
+        store(found, 0, load(M, {seen} + 2))
+        store(found, 1, count)
     place = push_key(M, {next}, {thread})
     store(place, 0, position)
     store(place, 1, start)
@@ -194,8 +208,7 @@ def step(S, M, P, i):
     row, trial = row_at(P, i), load(M, {trial})
     entry = load(M, {now})
     store(M, {next} + 1, 0)
-    # What the table says is of another row now.
-    store(M, {seen} + 2, load(M, {seen} + 2) + 1)
+    store(M, {seen} + 3, 0)
     ended = -1
     for _ in range(load(M, {now} + 1)):
         position, start = load(entry, 0), load(entry, 1)

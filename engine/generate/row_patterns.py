@@ -44,7 +44,8 @@ from orderbook.views.types import DOUBLE, Kind, Type, unscaled
 # Words of a pattern's memory: partitions (the store of their addresses, or the one there is), growing lists
 # of address, count and capacity (threads before and after a row, matches that go, and new ones), the row of
 # zeros that stands before the first, what a thread on trial keeps, the table of positions, and that of
-# threads listed after a row: its address, how many places it has, the number of the row its entries are of.
+# threads listed after a row: its address, how many places it has, a number that its entries have, and whether
+# it was made for the row at hand.
 PARTITIONS = 0
 NOW = 1
 NEXT = 4
@@ -54,8 +55,10 @@ NOTHING = 13
 TRIAL = 14
 TABLE = 15
 SEEN = 16
-PATTERN_WORDS = 19
+PATTERN_WORDS = 20
 
+# Of fewer threads one that goes on as another is looked for among all.
+_FEW_THREADS = 8
 # What goes is compared with what comes while it is as few.
 _FEW = 64
 
@@ -234,6 +237,7 @@ class _PatternText:
             seen=SEEN,
             end=END,
             few=_FEW,
+            few_threads=_FEW_THREADS,
             columns=len(pattern.columns),
             gone_bytes=8 * (len(pattern.columns) + 1),
             thread=thread,
