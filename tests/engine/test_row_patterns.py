@@ -420,7 +420,7 @@ def test_columns_of_matches_derive_from_the_rows_of_the_pattern() -> None:
     assert found.relations == ("ticks",)
     assert str(found.columns["began"][0]) == "ticks.price" and not found.columns["ended"]
     uses = {one.column: one.uses for one in found.rows}
-    assert uses["symbol"] == ("WINDOW",) and "SORT" in uses["ts"]  # type: ignore[index]
+    assert uses["symbol"] == ("WINDOW",) and "SORT" in uses["ts"]
     assert uses["volume"] == ("FILTER",) == uses["price"]
 
 
