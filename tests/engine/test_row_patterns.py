@@ -424,6 +424,15 @@ def test_columns_of_matches_derive_from_the_rows_of_the_pattern() -> None:
     assert uses["volume"] == ("FILTER",) == uses["price"]
 
 
+def test_equal_patterns_share_their_matches_wherever_rows_come_from() -> None:
+    views = ";".join([_view(0, CASES["valley"]), _view(1, CASES["valley"])])
+    here = _compiled(f"{TICKS};{views}").program
+    there = _compiled(f"{TICKS} SOURCE 'elsewhere.csv';{views}").program
+    assert len(here.patterns) == 1 and here.patterns == there.patterns
+    other = _compiled(f"{TICKS};{_view(0, CASES['valley']).replace('B+', 'B*')}").program
+    assert other.patterns[0].name != here.patterns[0].name
+
+
 def test_rows_of_patterns_count_as_memory() -> None:
     engine = orderbook.Engine(_compiled(f"{TICKS};{_view(0, CASES['valley'])}"))
     before = engine.memory_bytes()

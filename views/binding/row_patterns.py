@@ -6,7 +6,7 @@ row at hand counts as one of its variable's already; a measure is read at the la
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
 from hashlib import sha256
 from math import ceil
@@ -91,8 +91,20 @@ def bound_pattern(
         tuple(outputs),
     )
     # A name that follows from the pattern: equal ones share their matches, another one has others.
-    digest = sha256(repr((pattern, columns)).encode(errors="surrogatepass")).hexdigest()[:16]
+    said = _said((pattern, tuple(columns)))
+    digest = sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
     return replace(pattern, name=_NAME + digest), tuple(columns)
+
+
+def _said(node: Any) -> str:
+    """A bound node as text, without where the rows of relations come from."""
+    if isinstance(node, Relation):
+        return repr(replace(node, source=None))
+    if isinstance(node, tuple):
+        return f"({', '.join(map(_said, node))})"
+    if is_dataclass(node) and not isinstance(node, Type):
+        return f"{type(node).__name__}{_said(tuple(getattr(node, one.name) for one in fields(node)))}"
+    return repr(node)
 
 
 def _in_word(kind: Type) -> Type:
