@@ -63,8 +63,9 @@ $(STAMP): requirements.lock pyproject.toml
 run: $(STAMP)
 	@$(BIN)/orderbook run --config '$(CONFIG)' $(if $(DURATION),--duration '$(DURATION)')
 
+# ALSO: further targets, in their turn.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-most test-optimised test-spark
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-most test-optimised test-spark $(ALSO)
 
 test-most: $(STAMP)
 	@$(PYTEST) -n 2 --dist worksteal -m 'not spark and not browser' $(addprefix --ignore-glob=tests/,$(OPTIMISED)) tests

@@ -209,7 +209,7 @@ def test_why_of_an_alert_in_the_log(page: Page, monitored: Running, pictures: Pa
     page.click("tab-log")
     page.until(f"{element('log')}.querySelector('li.alert .why') !== null")
     page.evaluate(f"{element('log')}.querySelector('li.alert .why').click()")
-    page.until(f"/^depth at \\d+,\\d+,\\d+\\n/.test({element('explain-text')}.textContent)", 180)
+    page.until(f"/^depth at \\d+,\\d+,\\d+\\n/.test({element('explain-text')}.textContent)", 60)
     page.picture(pictures / "why.png")
     page.fill("why-version", "7")
     page.click("why-ask")
