@@ -32,6 +32,7 @@ MINUTE = 60 * 10**9
 class Written:
     """A view, the type of prices and volumes, and its loop.
 
+    evaluated: what DuckDB evaluates instead, of what it has not.
     loop(live, ts, price, volume, out): of trades that come in order, of which `live` are there at a time;
     writes the view's value to `out` after every event, and gives the numbers of its rows at the end.
     """
@@ -40,6 +41,7 @@ class Written:
     numbers: str
     query: str
     loop: Callable[..., object]
+    evaluated: str | None = None
 
 
 def as_written(options: Options) -> None:
@@ -117,7 +119,7 @@ def _evaluated(
     times, found = [], list[tuple[object, ...]]()
     for _ in range(runs + 2):
         start = time.perf_counter()
-        found = connection.execute(view.query).fetchall()
+        found = connection.execute(view.evaluated or view.query).fetchall()
         times.append(time.perf_counter() - start)
     return float(np.median(times[2:])), _numbers(found)
 
@@ -238,6 +240,23 @@ def _bars(live, ts, price, volume, out):  # type: ignore[no-untyped-def]
     return [(float(b * MINUTE), low[b % size], high[b % size], summed[b % size]) for b in bars]
 
 
+@njit(cache=True)
+def _falls(live, ts, price, volume, out):  # type: ignore[no-untyped-def]
+    """Two falls in a row, and by how much prices fell in all of them."""
+    count, fallen = 0, 0
+    for event in range(len(ts)):
+        if event >= live:
+            gone = event - live
+            if price[gone] > price[gone + 1] > price[gone + 2]:
+                count -= 1
+                fallen -= price[gone] - price[gone + 2]
+        if event >= 2 and price[event - 2] > price[event - 1] > price[event]:
+            count += 1
+            fallen += price[event - 2] - price[event]
+        out[event] = fallen
+    return [(float(count), float(fallen))]
+
+
 _DIFFERENCES = "SELECT price - LAG(price) OVER (ORDER BY ts, id) AS d FROM trades"
 VIEWS = (
     Written(
@@ -257,6 +276,16 @@ VIEWS = (
         _vwap,
     ),
     Written("realised variance, LAG", "BIGINT", f"SELECT SUM(d * d) AS v FROM ({_DIFFERENCES}) m", _variance),
+    Written(
+        "two falls in a row, MATCH_RECOGNIZE",
+        "BIGINT",
+        "SELECT COUNT(*) AS n, SUM(fall) AS fallen FROM trades MATCH_RECOGNIZE (ORDER BY ts "
+        "MEASURES FIRST(price) - LAST(price) AS fall AFTER MATCH SKIP TO NEXT ROW "
+        "PATTERN (a down down) DEFINE down AS down.price < PREV(down.price)) m",
+        _falls,
+        "SELECT COUNT(*) AS n, SUM(a - price) AS fallen FROM (SELECT price, LAG(price) OVER w AS b, "
+        "LAG(price, 2) OVER w AS a FROM trades WINDOW w AS (ORDER BY ts, id)) m WHERE a > b AND b > price",
+    ),
     Written("CORR", "BIGINT", "SELECT CORR(price, volume) AS r FROM trades", _correlation),
     Written(
         "mean volume by price",

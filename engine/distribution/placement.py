@@ -19,8 +19,9 @@ from math import prod
 
 from orderbook.engine.distribution.locality import MOST_AXES, AxisFit, KeyClass, Locality, Mode, column_of
 from orderbook.engine.distribution.map_graph import Edge, MapGraph, Unit, used_columns
-from orderbook.engine.distribution.stages import grid_side, words_of
+from orderbook.engine.distribution.stages import grid_side
 from orderbook.views.calculus import Scalar, Var, scalar_variables
+from orderbook.views.wide_values import words_of
 
 # For each axis: by which key a map is held, None in full.
 Places = tuple[int | None, ...]

@@ -6,8 +6,7 @@ of DBToaster, CIDR 2011, section 5). Which partitions of a stage need a row is s
 same everywhere.
 
 The entries of a map are sent as rows of an output, and held by later stages as a replica kept by their
-changes. Such a row is the entry's keys and value. A value that needs more than 64 bits is several words of
-62 bits, the last of which has the sign; their sum, each with its weight, is the value again.
+changes. Such a row is the entry's keys and value, in several words where it is wide (views/wide_values.py).
 """
 
 from collections.abc import Sequence
@@ -21,10 +20,11 @@ from numpy.typing import NDArray
 from orderbook.core.changes import NULL_CODE, Dictionary
 from orderbook.engine.distribution.blocks import Block, taken
 from orderbook.engine.plan.stores import column_types, key_type
-from orderbook.views.calculus import Apply, Const, MapRef, Rel, Scalar, Val, Var, product
+from orderbook.views.calculus import Const, MapRef, Rel, Val, Var, product
 from orderbook.views.intervals import exact
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
-from orderbook.views.types import DOUBLE, INT64_MAX, INT128_MAX, Column, Kind, Relation, Type
+from orderbook.views.types import DOUBLE, INT64_MAX, Column, Kind, Relation, Type
+from orderbook.views.wide_values import value_of_words, word_scalars, word_types
 
 
 class Phase(IntEnum):
@@ -230,24 +230,6 @@ def _split(block: Block, numbers: NDArray[np.int64]) -> list[tuple[int, Block]]:
     return parts
 
 
-_BITS = 62
-
-
-def words_of(kind: Type) -> int:
-    """In how many words a value travels."""
-    if kind.kind is Kind.DOUBLE:
-        return 1
-    return len(_bounds(kind))
-
-
-def _bounds(kind: Type) -> list[int]:
-    """The largest magnitude of the value, and of what is left of it above each word but the last."""
-    found = [min(max(abs(kind.low), abs(kind.high)), INT128_MAX)]
-    while found[-1] > INT64_MAX:
-        found.append((found[-1] >> _BITS) + 1)
-    return found
-
-
 def output_view(declaration: MapDeclaration, name: str) -> Result:
     """The entries of a map as rows of a view: keys, then the words of the value."""
     value = Var("value")
@@ -256,34 +238,16 @@ def output_view(declaration: MapDeclaration, name: str) -> Result:
     rows = declaration.count or declaration.name
     columns = tuple(
         ResultColumn(f"value_{i}", kind, scalar, Const(1))
-        for i, (kind, scalar) in enumerate(zip(*_typed_words(value, declaration.type), strict=True))
+        for i, (kind, scalar) in enumerate(
+            zip(_word_types(declaration.type), word_scalars(value, declaration.type), strict=True)
+        )
     )
     return Result(name, keys, rows if keys else None, True, lets, columns)
 
 
-def _typed_words(value: Var, kind: Type) -> tuple[list[Type], list[Scalar]]:
-    return _word_types(kind), _words(value, kind)
-
-
 def _word_types(kind: Type) -> list[Type]:
-    count = words_of(kind)
-    if kind.kind is Kind.DOUBLE or count == 1:
-        return [DOUBLE if kind.kind is Kind.DOUBLE else exact(min(kind.low, 0), max(kind.high, 0))]
-    low = exact(0, (1 << _BITS) - 1)
-    most = _bounds(kind)[-1]
-    return [*(low for _ in range(count - 1)), exact(-most if kind.low < 0 else 0, most)]
-
-
-def _words(value: Var, kind: Type) -> list[Scalar]:
-    """The words of a value, the least first."""
-    rest: Scalar = value
-    found: list[Scalar] = []
-    weight = Const(1 << _BITS)
-    for _ in range(words_of(kind) - 1):
-        above = Apply("floor_div", (rest, weight))
-        found.append(Apply("-", (rest, Apply("*", (above, weight)))))
-        rest = above
-    return [*found, rest]
+    """The types of the words of a map's values, of which 0 is one."""
+    return [t if t == DOUBLE else exact(min(t.low, 0), max(t.high, 0)) for t in word_types(kind)]
 
 
 def replica_relation(declaration: MapDeclaration, stream: str, program: Program) -> Relation:
@@ -311,7 +275,7 @@ def replica(
     keys = declaration.keys
     words = tuple(Var(c.name) for c in stream.columns[len(keys) :])
     row = Rel(stream.name, (*keys, *words))
-    value = _value(words)
+    value = value_of_words(words)
     definition = product(row, Val(value))
     double = declaration.type.kind is Kind.DOUBLE
     own = replace(declaration, definition=definition, count=counted if double else None)
@@ -327,10 +291,3 @@ def replica(
             statements.insert(0, Statement(counted, keys, "+=", product(*(sign or (Val(Const(1)),)))))
         triggers.append(Trigger(stream.name, insert, (*keys, *words), tuple(statements)))
     return maps, triggers
-
-
-def _value(words: Sequence[Var]) -> Scalar:
-    found: Scalar = words[-1]
-    for word in reversed(words[:-1]):
-        found = Apply("+", (Apply("*", (found, Const(1 << _BITS))), word))
-    return found

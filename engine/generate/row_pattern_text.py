@@ -72,12 +72,10 @@ def close_room(P, i):
 
 
 @jit()
-def drop(M, row):
-    """Ends the match that begins at a row, if one does."""
-    match = load(row, {match})
+def forget(M, match):
+    """A match is none any more."""
     if match == 0:
         return
-    store(row, {match}, 0)
     if load(match, 0) == 1:
         # New in this event: nobody knows it.
         store(match, 0, 2)
@@ -87,6 +85,14 @@ def drop(M, row):
         store(gone, word, load(match, 1 + word))
     store(gone, {columns}, 0)
     release(match)
+
+
+@jit()
+def drop(M, row):
+    """Ends the match that begins at a row, if one does."""
+    match = load(row, {match})
+    store(row, {match}, 0)
+    forget(M, match)
 
 
 @jit()
@@ -255,27 +261,51 @@ def exchange(M, P):
 
 
 @jit()
+def replace_matches(M, P, first, open_ones):
+    """Matches that began at rows from one on are as found anew; those under way in open ones as they were."""
+    entry, left = load(M, {now}), load(M, {now} + 1) if open_ones else 0
+    for k in range(load(M, {before} + 1)):
+        row, match = row_at(P, first + k), load(load(M, {before}), k)
+        while left > 0 and load(entry, 1) < first + k:
+            entry += {thread_bytes}
+            left -= 1
+        if left > 0 and load(entry, 1) == first + k:
+            drop(M, row)
+            store(row, {match}, match)
+        else:
+            forget(M, match)
+
+
+@jit()
 def again(S, M, P, p, moved):
-    """What follows where a row has come (moved: 1) or gone (-1) at place p."""
+    """What follows where a row has come (moved: 1) or gone (-1) at place p.
+
+    Rows go through the automaton again until the oldest thread begins behind all that the change is read by,
+    and where it did before: what follows then follows as before.
+    """
     count = load(P, 2)
-    i = p - load(row_at(P, p - 1), {back}) if p > 0 else 0
+    first = p - load(row_at(P, p - 1), {back}) if p > 0 else 0
     store(M, {now} + 1, 0)
+    store(M, {before} + 1, 0)
+    i = first
     while i < count:
         row = row_at(P, i)
         back = load(row, {back})
-        was_still = back == 0 and not (moved > 0 and i == p)
-        drop(M, row)
+        store(push_key(M, {before}, 1), 0, load(row, {match}))
+        store(row, {match}, 0)
         step(S, M, P, i)
         if i < p:
             # Threads that began before, and ended before the change, are not looked at again.
             store(row, {back}, back)
         i += 1
-        if was_still and load(M, {now} + 1) == 0 and i > p + {reach}:
+        if i - 1 > p + {reach} and load(row, {back}) == back and i - back > p + {reach}:
+            replace_matches(M, P, first, True)
             entry = load(P, 4)
             for _ in range(load(P, 5)):
                 store(entry, 1, load(entry, 1) + moved)
                 entry += {thread_bytes}
             return
+    replace_matches(M, P, first, False)
     exchange(M, P)
 
 
@@ -356,38 +386,44 @@ def close_partition(P):
 
 
 @jit()
-def told(S, M):
-    """Tells the triggers of the relation what has gone, then what has come; not what has done both."""
-    goes, fresh = load(M, {gone}), load(M, {fresh})
-    few = load(M, {gone} + 1) <= {few}
-    for k in range(load(M, {fresh} + 1)):
-        match = load(fresh, k)
-        if load(match, 0) == 1 and few:
-            gone, left = goes, True
-            for _ in range(load(M, {gone} + 1)):
-                if left and load(gone, {columns}) == 0:
-                    same = True
-                    for word in range({columns}):
-                        same = same and load(gone, word) == load(match, 1 + word)
-                    if same:
-                        store(gone, {columns}, 1)
-                        store(match, 0, 0)
-                        left = False
-                gone += {gone_bytes}
-    gone = goes
+def cancelled(M, match):
+    """Whether an equal match goes, which then is not told either."""
+    gone = load(M, {gone})
     for _ in range(load(M, {gone} + 1)):
         if load(gone, {columns}) == 0:
-            row = gone
-            {delete}
+            same = True
+            for word in range({columns}):
+                same = same and load(gone, word) == load(match, 1 + word)
+            if same:
+                store(gone, {columns}, 1)
+                return True
         gone += {gone_bytes}
+    return False
+
+
+@jit()
+def settle(S, M, tell):
+    """Tells the triggers of the relation what has gone, then what has come; not what has done both."""
+    fresh = load(M, {fresh})
+    if load(M, {gone} + 1) <= {few}:
+        for k in range(load(M, {fresh} + 1)):
+            match = load(fresh, k)
+            if load(match, 0) == 1 and cancelled(M, match):
+                store(match, 0, 0)
+    row = load(M, {gone})
+    for _ in range(load(M, {gone} + 1)):
+        if load(row, {columns}) == 0:
+            {delete}
+        row += {gone_bytes}
     for k in range(load(M, {fresh} + 1)):
         match = load(fresh, k)
         if load(match, 0) == 2:
             release(match)
         elif load(match, 0) == 1:
             store(match, 0, 0)
-            row = match + 8
-            {insert}
+            if tell != 0:
+                row = match + 8
+                {insert}
     store(M, {gone} + 1, 0)
     store(M, {fresh} + 1, 0)
 
@@ -400,17 +436,7 @@ def fill(S, M, block):
     for _ in range(load(block, 2)):
         come(S, M, row)
         row += load(block, 1)
-    if load(block, 3) != 0:
-        told(S, M)
-    fresh = load(M, {fresh})
-    for k in range(load(M, {fresh} + 1)):
-        match = load(fresh, k)
-        if load(match, 0) == 2:
-            release(match)
-        else:
-            store(match, 0, 0)
-    store(M, {fresh} + 1, 0)
-    store(M, {gone} + 1, 0)
+    settle(S, M, load(block, 3))
     return 0
 
 

@@ -8,8 +8,8 @@ extension to submatches by Pike). A match that a thread before it may still repl
 a match meanwhile, for that is what the rows of now say.
 
 Where a row comes or goes before the last, the rows from the beginning of the oldest thread of that time on go
-through the automaton again, until a row after which there is no thread, then or before. `back` of a row says
-how far back that beginning lies.
+through the automaton again, until the oldest one begins behind the change, where it did before. `back` of a
+row says how far back the oldest thread after it began.
 
 What goes and comes is told at the end of the event, by the triggers of the relation of matches.
 """
@@ -41,11 +41,11 @@ from orderbook.views.m3 import Kept, RowPattern, kept_there, kept_value, row_the
 from orderbook.views.pattern_automaton import END
 from orderbook.views.types import DOUBLE, Kind, Type, unscaled
 
-# Words of a pattern's memory: partitions (the store of their addresses, or the one there is), growing lists
-# of address, count and capacity (threads before and after a row, matches that go, and new ones), the row of
-# zeros that stands before the first, what a thread on trial keeps, the table of positions, and that of
-# threads listed after a row: its address, how many places it has, a number that its entries have, and whether
-# it was made for the row at hand.
+# Words of a pattern's memory: partitions (the store of their addresses, or the one there is); growing lists
+# of address, count and capacity (threads before and after a row, matches that go, and new ones); the row of
+# zeros before the first, what a thread on trial keeps, the table of positions; that of threads listed after a
+# row (address, how many places it has, a number that its entries have, whether it was made for the row at
+# hand); and the list of matches that began at rows which are looked at again.
 PARTITIONS = 0
 NOW = 1
 NEXT = 4
@@ -55,7 +55,8 @@ NOTHING = 13
 TRIAL = 14
 TABLE = 15
 SEEN = 16
-PATTERN_WORDS = 20
+BEFORE = 20
+PATTERN_WORDS = 23
 
 # Of fewer threads one that goes on as another is looked for among all.
 _FEW_THREADS = 8
@@ -92,10 +93,10 @@ class KeptWords:
         numbers = range(len(pattern.kept))
         asked = {n for n in numbers if kept_value(n) in read or kept_there(n) in read}
         places, at, conditional = dict[int, int](), 0, 0
-        for number_ in sorted(numbers, key=lambda n: n not in asked):
-            places[number_] = at
-            at += _kept_words(pattern.kept[number_])
-            conditional = at if number_ in asked else conditional
+        for place in sorted(numbers, key=lambda n: n not in asked):
+            places[place] = at
+            at += _kept_words(pattern.kept[place])
+            conditional = at if place in asked else conditional
         return cls(tuple(places[n] for n in numbers), conditional, at)
 
 
@@ -159,7 +160,7 @@ def _follow_touched(module: ModuleText, view: int, keys: int) -> None:
                 w.line("plain_row(S, place, row)")
             w.line("follow_row(S, M, row, count)")
             w.line(f"place += {8 * keys}")
-        w.line("told(S, M)")
+        w.line("settle(S, M, 1)")
         w.line("return 0")
 
 
@@ -179,7 +180,7 @@ def _follow_seen(module: ModuleText, look: ViewDiffText) -> None:
         w.line(f"M = 0 if quiet != 0 else load(S, at + {RECORDS})")
         look.look(w)
         with w.block("if M != 0:"):
-            w.line("told(S, M)")
+            w.line("settle(S, M, 1)")
         w.line("return 0")
 
 
@@ -235,6 +236,7 @@ class _PatternText:
             trial=TRIAL,
             table=TABLE,
             seen=SEEN,
+            before=BEFORE,
             end=END,
             few=_FEW,
             few_threads=_FEW_THREADS,

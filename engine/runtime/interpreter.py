@@ -473,8 +473,9 @@ class InterpreterRuntime:
                 with self._views_named():
                     self._interpreter.change(relation.name, not kinds[i] & 1, row)
             if flags[i] & (END_OF_EVENT | END_OF_MESSAGE):
-                with self._views_named():
-                    self._interpreter.follow()
+                if self._program.patterns:
+                    with self._views_named():
+                        self._interpreter.follow()
                 self._fire(bool(flags[i] & END_OF_MESSAGE))
                 if self._firings:
                     self.noted = True

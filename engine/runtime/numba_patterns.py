@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from orderbook.core.generated_code import publish_text
 from orderbook.engine.generate.numbering import NumberedPlan, Numbering
 from orderbook.engine.generate.row_patterns import (
+    BEFORE,
     FRESH,
     GONE,
     NEXT,
@@ -188,5 +189,5 @@ def _close(words: Block, blocks: object, module: ModuleType, shape: ModuleType |
     callable_at(address_of(module, "finish"))(0, words.address, 0)
     if shape is not None:
         shape.destroy(words[PARTITIONS])
-    for at in (NOW, NEXT, GONE, FRESH, SEEN):
+    for at in (NOW, NEXT, GONE, FRESH, SEEN, BEFORE):
         free(words[at])

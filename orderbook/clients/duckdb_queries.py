@@ -427,7 +427,10 @@ def _refusal(found: Mapping[str, Any], sql: str) -> SqlError:
         return SqlError("only a SELECT can be asked; it changes nothing", 1, 1)
     if _is_of_memory(str(found["error_message"])):
         return SqlError(_TOO_LARGE)
-    return placed(_one_line(str(found["error_message"])), found.get("position"), sql)
+    message = _one_line(str(found["error_message"]))
+    if "match_recognize" in sql.lower():
+        message += "; MATCH_RECOGNIZE is of views: add one, and ask that"
+    return placed(message, found.get("position"), sql)
 
 
 def _is_of_memory(message: str) -> bool:

@@ -3,7 +3,9 @@
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -391,6 +393,99 @@ def test_many_matches_are_under_way_at_once(skip: str) -> None:
         change(engine, True, rows[-1])
         if ts > 85 or ts % 20 == 0:
             assert shown(engine, 0) == expected(case, rows)
+
+
+TYPED = """CREATE STREAM t (ts TIMESTAMP, symbol TEXT, venue TEXT, price DECIMAL(18, 8),
+    volume DECIMAL(18, 8) NOT NULL, n BIGINT, x DOUBLE, flag BOOLEAN)"""
+OF_TYPES = {
+    "sums of products": """PARTITION BY symbol ORDER BY ts
+        MEASURES SUM(price * volume) AS notional, SUM(UP.volume) AS v, AVG(price) AS p, MAX(price) AS m
+        PATTERN (A UP+) DEFINE UP AS UP.price > PREV(UP.price) AND SUM(price * volume) < 500000000""",
+    "descending": """PARTITION BY symbol ORDER BY ts DESC MEASURES FIRST(n) AS a, LAST(n) AS b, SUM(n) AS c
+        PATTERN (A UP+) WITHIN INTERVAL :length DEFINE UP AS UP.n > PREV(UP.n)""",
+    "by doubles": """PARTITION BY symbol, venue ORDER BY x MEASURES FIRST(x) AS a, COUNT(*) AS c
+        PATTERN (A B{1,3}) WITHIN 2.5 DEFINE B AS B.n >= A.n""",
+    "by decimals": """ORDER BY price DESC, x MEASURES FIRST(price) AS a, LAST(price) AS b, COUNT(B.n) AS c
+        AFTER MATCH SKIP TO NEXT ROW PATTERN (A B+) WITHIN 1.5 DEFINE B AS B.symbol = A.symbol""",
+    "conditions": """PARTITION BY flag ORDER BY ts
+        MEASURES FIRST(flag) AS f, MAX(flag) AS g, LAST(A.x) AS l, MIN(n) AS m
+        PATTERN (A+ B) DEFINE A AS flag OR n > 2, B AS NOT COALESCE(flag, FALSE) OR x IS NULL""",
+    "texts": """ORDER BY ts
+        MEASURES FIRST(symbol) AS a, UPPER(LAST(symbol)) AS b, symbol || A.symbol AS c, CLASSIFIER() AS d
+        PATTERN (A B? C) DEFINE A AS symbol LIKE 'a%', C AS C.symbol <> A.symbol AND LENGTH(venue) > 0""",
+    "cases": """PARTITION BY venue ORDER BY ts, n DESC
+        MEASURES CASE WHEN COUNT(B.*) > 1 THEN 'many' ELSE 'few' END AS k,
+            SUM(CASE WHEN flag THEN 1 ELSE 0 END) AS s, (LAST(x) - FIRST(x)) / COUNT(*) AS d
+        PATTERN (A B+ | C C) DEFINE B AS ABS(x - A.x) < 3, C AS n IS NULL""",
+}
+DERIVED = """SELECT symbol, SUM(s) AS s FROM (SELECT symbol, price * volume AS notional FROM t WHERE n > 0)
+    MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY notional MEASURES LAST(notional) AS top, SUM(notional) AS s
+        PATTERN (A B*) DEFINE B AS notional > 2 * A.notional) m GROUP BY symbol"""
+
+
+@cache
+def typed() -> orderbook.CompiledProgram:
+    queries = [f"SELECT * FROM t MATCH_RECOGNIZE ({clauses}) m" for clauses in OF_TYPES.values()]
+    views = [f"CREATE VIEW w{n} AS {query}" for n, query in enumerate([*queries, DERIVED])]
+    return orderbook.compile(";".join([TYPED, *views]), params={"length": "3 seconds"})
+
+
+@given(st.randoms(use_true_random=False))
+def test_columns_of_every_type_are_read_alike_in_both_runtimes(random: Random) -> None:
+    one, other = orderbook.Engine(typed()), orderbook.Engine(typed(), "interpreter")
+    rows: list[dict[str, Any]] = []
+    for step in range(14):
+        comes = not rows or random.random() < 0.75
+        row = {
+            "ts": random.choice([None, *range(0, 8 * 10**9, 10**9)]),
+            "symbol": random.choice(["a", "ab", "b", None]),
+            "venue": random.choice("xy"),
+            "price": random.choice([None, "1.5", "2.25", "100000.125", "99999999.99999999"]),
+            "volume": random.choice(["0.5", "3", "12345.678"]),
+            "n": random.choice([None, 1, 2, 3, 4, 2**61]),
+            "x": random.choice([None, -1.5, 0.0, 2.0, 2.25, 1e9]),
+            "flag": random.choice([None, True, False]),
+        }
+        row = row if comes else rows.pop(random.randrange(len(rows)))
+        rows += [row] * comes
+        for engine in (one, other):
+            (engine.insert if comes else engine.delete)("t", row)
+        for view in typed().program.results:
+            found = [sorted(engine.frame(view.name).rows(), key=repr) for engine in (one, other)]
+            assert found[0] == found[1], view.name
+        if step == 7:
+            state = one.save()
+            one = orderbook.Engine(typed())
+            one.load(state)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sums_of_products_are_exact_beyond_64_bits(backend: Backend) -> None:
+    """As of the shipped schema: prices and volumes of eight places."""
+    query = """CREATE VIEW runs AS SELECT * FROM fills_of_mine MATCH_RECOGNIZE (ORDER BY id
+        MEASURES SUM(price * volume) AS notional, -SUM(price * volume) AS paid, COUNT(*) AS n
+        PATTERN (A UP+) DEFINE UP AS price > PREV(price)) m"""
+    stream = (
+        "CREATE STREAM fills_of_mine (id BIGINT PRIMARY KEY, price DECIMAL(18, 8), volume DECIMAL(18, 8))"
+    )
+    engine = orderbook.Engine(_compiled(f"{stream};{query}"), backend)
+    rows = [
+        (Decimal("64123.12345678"), Decimal("1000.5")),
+        (Decimal("64124.00000001"), Decimal("0.00000003")),
+    ]
+    for number, (price, volume) in enumerate(rows):
+        engine.insert("fills_of_mine", {"id": number, "price": price, "volume": volume})
+    total = sum(price * volume for price, volume in rows)
+    assert engine.frame("runs").rows() == [(total, -total, 2)]
+    engine.delete("fills_of_mine", {"id": 0, "price": rows[0][0], "volume": rows[0][1]})
+    assert engine.frame("runs").rows() == []
+
+
+def test_clients_are_told_that_patterns_are_of_views() -> None:
+    engine = orderbook.Engine(_compiled(f"{TICKS};{_view(0, CASES['valley'])}"), "interpreter")
+    with pytest.raises(SqlError, match="MATCH_RECOGNIZE is of views"):
+        engine.query("SELECT * FROM v0 MATCH_RECOGNIZE (ORDER BY n MEASURES n AS i PATTERN (a))")
+    assert engine.query("SELECT COUNT(*) FROM v0").item() == 0
 
 
 def test_why_shows_the_matches_of_an_event_among_its_changes() -> None:

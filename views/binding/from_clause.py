@@ -117,12 +117,12 @@ class SourceBinder:
         queries = self.queries.alone()
         alone = Scope(queries.text, None)
         rows = SourceBinder(queries).source(node.this, alone)
-        pattern, columns = bound_pattern(queries, node, rows, alone.items[0])
+        pattern = bound_pattern(queries, node, rows, alone.items[0])
         alias = self.alias(node, "matches", scope)
         id = self.queries.unique(alias, node)
-        relation = matches_of(pattern, columns, alone.items[0].rows)
-        self._item(node, FromItem(alias, id, columns, frozenset(), relation.max_rows), scope)
-        return Source(id, relation, pattern=pattern)
+        most = alone.items[0].rows
+        found = matches_of(pattern, most, self.queries.unique(alias, node))
+        return self._inlined(node, alias, id, BoundQuery(found, frozenset(), most), scope, None)
 
     def _pivoted(self, node: exp.Expr, pivot: exp.Pivot, scope: Scope) -> Source:
         """The derived table that a PIVOT of a source is."""

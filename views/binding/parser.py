@@ -171,7 +171,7 @@ class DeclarationParser(Parser):
         clauses["after"] = self._parse_skip()
         clauses["pattern"] = self._parse_pattern()
         if self._match_text_seq("WITHIN"):
-            clauses["within"] = self.marked(self._parse_unary) or self.raise_error(
+            clauses["within"] = self.marked(self._parse_length) or self.raise_error(
                 "expected a length of time"
             )
         if self._match_text_seq("SUBSET"):
@@ -227,6 +227,15 @@ class DeclarationParser(Parser):
             if depth == 0:
                 return start_at(first, exp.var(self.sql[first.end + 1 : self._prev.start]))
         return self.raise_error("expected ) after the pattern")
+
+    def _parse_length(self) -> Any:
+        """A constant, or an INTERVAL whose unit is not the clause that comes next."""
+        if not self._match(TokenType.INTERVAL):
+            return self._parse_unary()
+        value = self._parse_primary() or self._parse_placeholder()
+        ends = not self._curr or self._curr.text.upper() in ("DEFINE", "SUBSET", ")")
+        unit = None if ends else self._parse_var(any_token=True)
+        return self.expression(exp.Interval(this=value or self.raise_error("expected a length"), unit=unit))
 
     def _parse_defined(self) -> Any:
         name = self._parse_name("pattern variable")

@@ -40,10 +40,11 @@ from orderbook.views.binding.scope import (
     refusal_text,
     refused_construct,
 )
-from orderbook.views.binding.typed_nodes import number, summed
+from orderbook.views.binding.typed_nodes import arithmetic, number, summed
 from orderbook.views.names import UniqueNames
 from orderbook.views.pattern_automaton import Automaton, PatternError, automaton
-from orderbook.views.types import INT64_MAX, Column, Kind, Relation, Type
+from orderbook.views.types import Column, Kind, Relation, Type
+from orderbook.views.wide_values import BITS, word_types
 
 _NAME = "matches_"
 _AGGREGATES: dict[type[exp.Expr], str] = {
@@ -55,10 +56,8 @@ _AGGREGATES: dict[type[exp.Expr], str] = {
 }
 
 
-def bound_pattern(
-    queries: Queries, node: MatchRecognize, rows: Source, item: FromItem
-) -> tuple[RowPattern, tuple[Column, ...]]:
-    """The pattern over a source, bound as `item`, and the columns of its matches. Raises SqlError."""
+def bound_pattern(queries: Queries, node: MatchRecognize, rows: Source, item: FromItem) -> RowPattern:
+    """The pattern over a source, bound as `item`. Raises SqlError."""
     text = queries.text
     _refuse(node, text)
     found = _automaton(node, text)
@@ -66,16 +65,13 @@ def bound_pattern(
     partition = [binder.column(n, "PARTITION BY") for n in node.args.get("partition_by") or ()]
     order = _order(binder, node, [c.name for c in partition])
     conditions = _conditions(binder, node, found)
-    columns: list[Column] = list(partition)
     outputs = [Output(c.name, binder.here(c)) for c in partition]
     for measure in node.args.get("measures") or ():
-        value = binder.value(measure.this, None)
         name = identifier(measure.args["alias"], text)
-        if any(c.name == name for c in columns):
+        if any(output.name == name for output in outputs):
             raise text.error(f"{name} stands twice among partition and MEASURES", measure)
-        outputs.append(Output(name, value))
-        columns.append(Column(name, _in_word(value.type), value.nullable))
-    if not columns:
+        outputs.append(Output(name, binder.value(measure.this, None)))
+    if not outputs:
         raise text.error("a match needs MEASURES to show, as in FIRST(ts) AS began", node)
     within = _within(binder, node, order[0][0])
     pattern = RowPattern(
@@ -91,9 +87,8 @@ def bound_pattern(
         tuple(outputs),
     )
     # A name that follows from the pattern: equal ones share their matches, another one has others.
-    said = _said((pattern, tuple(columns)))
-    digest = sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
-    return replace(pattern, name=_NAME + digest), tuple(columns)
+    digest = sha256(_said(pattern).encode(errors="surrogatepass")).hexdigest()[:16]
+    return replace(pattern, name=_NAME + digest)
 
 
 def _said(node: Any) -> str:
@@ -107,14 +102,30 @@ def _said(node: Any) -> str:
     return repr(node)
 
 
-def _in_word(kind: Type) -> Type:
-    """The type of a column of matches, which are held in a word."""
-    return replace(kind, low=max(kind.low, -INT64_MAX), high=min(kind.high, INT64_MAX))
+def matches_of(pattern: RowPattern, rows: int, id: str) -> Select:
+    """The query of a pattern's matches, as many as the rows at most, of a source that is called so.
+
+    A row of their relation has a word for each column, and several columns for what needs more.
+    """
+    names = UniqueNames({output.name for output in pattern.outputs})
+    columns, outputs = [], []
+    for output in pattern.outputs:
+        value = output.expression
+        kinds = word_types(value.type)
+        called = [output.name] if len(kinds) == 1 else [names.new(output.name) for _ in kinds]
+        columns += [Column(n, kind, value.nullable) for n, kind in zip(called, kinds, strict=True)]
+        words = [ColumnRef(id, n, kind, value.nullable) for n, kind in zip(called, kinds, strict=True)]
+        outputs.append(Output(output.name, _whole(words)))
+    relation = Relation(pattern.name, tuple(columns), max_rows=rows)
+    return Select((Source(id, relation, pattern=pattern),), None, (), tuple(outputs), False)
 
 
-def matches_of(pattern: RowPattern, columns: Sequence[Column], rows: int) -> Relation:
-    """The relation of a pattern's matches, as many as the rows at most."""
-    return Relation(pattern.name, tuple(columns), max_rows=rows)
+def _whole(words: Sequence[Expression]) -> Expression:
+    """The value that words are."""
+    found = words[-1]
+    for word in reversed(words[:-1]):
+        found = arithmetic("+", arithmetic("*", found, number(1 << BITS)), word)
+    return found
 
 
 def _refuse(node: MatchRecognize, text: SqlText) -> None:

@@ -18,6 +18,7 @@ from orderbook.views.m3 import (
 from orderbook.views.translation.translate import Translator
 from orderbook.views.translation.values import Value
 from orderbook.views.types import Type, unscaled
+from orderbook.views.wide_values import word_scalars, word_types
 
 
 def rows_of(pattern: bound.RowPattern) -> bound.View:
@@ -70,7 +71,7 @@ class _Scalars:
             of.overlapping,
             of.within,
             self._back,
-            tuple(self._column(output) for output in of.outputs),
+            tuple(column for output in of.outputs for column in self._columns(output)),
         )
 
     def _condition(self, expression: bound.Expression) -> Scalar:
@@ -86,9 +87,12 @@ class _Scalars:
         value, valid = (TRUE, TRUE) if kept.argument is None else self._scalars(kept.argument)
         return Kept(kept.how, kept.variables, value, valid, kept.type)
 
-    def _column(self, output: bound.Output) -> ResultColumn:
+    def _columns(self, output: bound.Output) -> list[ResultColumn]:
+        """The columns of the relation of matches for an output: one, or several of what is wide."""
         value, valid = self._scalars(output.expression)
-        return ResultColumn(output.name, output.expression.type, value, valid)
+        kind = output.expression.type
+        words = zip(word_types(kind), word_scalars(value, kind), strict=True)
+        return [ResultColumn(output.name, one, word, valid) for one, word in words]
 
 
 def _rows_back(pattern: bound.RowPattern) -> list[int]:
