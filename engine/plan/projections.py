@@ -77,6 +77,8 @@ def _additions(program: Program, events: Sequence[_Event]) -> dict[str, _Additio
     """What is added to each map whose entries every event takes out as they were and puts back."""
     found: defaultdict[str, _Additions] = defaultdict(_Additions)
     others = {s.target for s in program.initial} | {m.name for m in program.maps if _is_rounded(m)}
+    # A count of doubles is written before them, at the place of its own statement.
+    others |= {m.count for m in program.maps if m.count}
     for number, (parameters, statements) in enumerate(events):
         for place, statement in enumerate(statements):
             if statement.op != "+=" or statement.target in maps_read(statement.value):

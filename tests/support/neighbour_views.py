@@ -35,6 +35,9 @@ _ONWARDS = f"{_W[:-1]} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
 _ALL = f"{_W[:-1]} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
 
 VIEWS: Mapping[str, str] = {
+    "frames_of_moves": f"""SELECT id, SUM(d) {_W[:-1]} ROWS 3 PRECEDING) AS s,
+        AVG(GREATEST(d, 0)) {_W[:-1]} ROWS 2 PRECEDING) AS a
+        FROM (SELECT symbol, ts, id, x - LAG(x) {_W} AS d FROM t) m""",
     "moves": f"SELECT SUM(ABS(d)) AS s, COUNT(d) AS n FROM (SELECT price - LAG(price) {_W} AS d FROM t) m",
     "by_one_column": """SELECT symbol, SUM(d * d) AS s FROM (SELECT symbol,
         price - LAG(price) OVER (PARTITION BY symbol ORDER BY id DESC) AS d FROM t) m GROUP BY symbol""",
