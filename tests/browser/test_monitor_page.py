@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from chromium import Page, element, until
 from running import TOKEN, Running, halt
+from samples import PATIENCE
 
 pytestmark = pytest.mark.browser
 
@@ -209,7 +210,7 @@ def test_why_of_an_alert_in_the_log(page: Page, monitored: Running, pictures: Pa
     page.click("tab-log")
     page.until(f"{element('log')}.querySelector('li.alert .why') !== null")
     page.evaluate(f"{element('log')}.querySelector('li.alert .why').click()")
-    page.until(f"/^depth at \\d+,\\d+,\\d+\\n/.test({element('explain-text')}.textContent)", 60)
+    page.until(f"/^depth at \\d+,\\d+,\\d+\\n/.test({element('explain-text')}.textContent)", PATIENCE)
     page.picture(pictures / "why.png")
     page.fill("why-version", "7")
     page.click("why-ask")
@@ -220,7 +221,7 @@ def test_why_of_an_alert_in_the_log(page: Page, monitored: Running, pictures: Pa
     page.until(f"{element('explain-text')}.textContent.startsWith('reads bids')")
     page.click("explain-costs")
     page.click("costs-ask")
-    page.until(f"/ depth: [\\d.]+ [nµ]s/.test({element('explain-text')}.textContent)", 60)
+    page.until(f"/ depth: [\\d.]+ [nµ]s/.test({element('explain-text')}.textContent)", PATIENCE)
     assert "insert into bids" in page.evaluate(f"{element('explain-text')}.textContent")
     page.picture(pictures / "costs.png")
     with monitored.client() as client:

@@ -7,7 +7,7 @@ import { load, save } from "../core/storage.js";
 const STAGES = [["overview", "Overview"], ["lineage", "Lineage"], ["sql", "SQL"], ["m3", "M3"], ["plan", "Plan"], ["maps", "Maps"], ["why", "Why"], ["costs", "Costs"]];
 /** A version as `orderbook why --at` takes it. */
 const VERSION = /^\s*(-?\d{1,19})\s*,\s*(\d+)\s*,\s*(\d+)\s*$/;
-const LONG_PATIENCE = 60_000;
+const LONG_PATIENCE = 120_000;
 const COSTS = "Measure has a process beside the run apply the last half minute or more of its log again, with every statement timed.";
 const WHY = "Choose an event: press Why beside a callback or alert in the log, or enter its version.";
 
