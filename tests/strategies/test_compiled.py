@@ -600,27 +600,31 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
+# Rules in Python, and compiled.
+RULES: Sequence[tuple[list[type[Strategy]], list[type[Strategy]]]] = (
+    ([Plain, PlainHedger], [Quoter, Hedger]),
+    ([PlainBySymbol, Plain, PlainPaced], [QuoterBySymbol, Quoter, Paced]),
+    ([PlainTimed, PlainTimedBySymbol], [Timed, TimedBySymbol]),
+    ([PlainTimedAndTold, PlainHedgerAndTold], [TimedAndTold, HedgerAndTold]),
+    ([PlainTimedAndLeans, PlainHedgerAndLeans], [TimedAndLeans, HedgerAndLeans]),
+)
+
+
 @pytest.mark.parametrize("feed", ["orders", "levels"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_compiled_methods_order_as_the_same_rules_in_python(
     name: str, feed: str, sample_seed: int, sample_count: int, in_python: list[str]
 ) -> None:
+    first = list(OPTIONS).index(name) + (feed == "levels")
     for seed in range(sample_seed, sample_seed + max(1, sample_count // 50)):
         # The interpreter takes most of the time, and more of it by each message.
         events = flow(seed, 240, feed)
         ends = np.flatnonzero(events["flags"] & int(Flag.LAST)) + 1
         cuts = np.split(events, ends[:-1]), [events], np.split(events, [50 + seed % 200])
-        for plain, kinds in (
-            ([Plain, PlainHedger], [Quoter, Hedger]),
-            ([PlainBySymbol, Plain, PlainPaced], [QuoterBySymbol, Quoter, Paced]),
-            ([PlainTimed, PlainTimedBySymbol], [Timed, TimedBySymbol]),
-            ([PlainTimedAndTold, PlainHedgerAndTold], [TimedAndTold, HedgerAndTold]),
-            ([PlainTimedAndLeans, PlainHedgerAndLeans], [TimedAndLeans, HedgerAndLeans]),
-        ):
+        # One seed has all with each of the options, half of them by either feed.
+        for plain, kinds in RULES[(first + seed) % 2 :: 2]:
             expected = outcome(plain, OPTIONS[name], cuts[0], "interpreter")
             assert any(update.fills for own in expected[0].values() for *_, update in own)
-            if len(kinds) == 1:
-                assert outcome(kinds, OPTIONS[name], cuts[0], "interpreter") == expected
             for parts in cuts:
                 in_python.clear()
                 assert outcome(kinds, OPTIONS[name], parts, "numba") == expected
@@ -631,14 +635,15 @@ def test_compiled_methods_order_as_the_same_rules_in_python(
 
 def test_symbols_of_several_venues(in_python: list[str]) -> None:
     events = flow(2, 400, "levels")
-    for options in OPTIONS.values():
-        for plain, kinds in (([Plain], [Quoter]), ([Plain, PlainPaced], [Quoter, Paced])):
-            expected = outcome(plain, options, [events], "interpreter", INSTRUMENTS)
-            in_python.clear()
-            assert outcome(kinds, options, [events], "numba", INSTRUMENTS) == expected
-            calls = sum(one[1][0] for one in expected[2])
-            # Rows that wait, of several venues, are Python's.
-            assert len(in_python) < (0.9 if len(kinds) == 1 else 1) * calls
+    rules: Any = (([Plain], [Quoter]), ([Plain, PlainPaced], [Quoter, Paced]))
+    for number, options in enumerate(OPTIONS.values()):
+        plain, kinds = rules[number % 2]
+        expected = outcome(plain, options, [events], "interpreter", INSTRUMENTS)
+        in_python.clear()
+        assert outcome(kinds, options, [events], "numba", INSTRUMENTS) == expected
+        calls = sum(one[1][0] for one in expected[2])
+        # Rows that wait, of several venues, are Python's.
+        assert len(in_python) < (0.9 if len(kinds) == 1 else 1) * calls
 
 
 def test_a_strategy_that_is_told_of_fills_is_called_by_python(in_python: list[str]) -> None:

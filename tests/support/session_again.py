@@ -4,6 +4,7 @@ A session is some processes one after the other. The last ends in order, and eve
 the rest end without a word, as one that is killed.
 """
 
+import hashlib
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -137,12 +138,14 @@ class Sessions:
     def __init__(
         self, folder: Path, strategies: Sequence[str], simulation: str, backend: str = "numba", sql: str = SQL
     ) -> None:
-        (folder / "own.sql").write_text(sql)
+        # Of one name for one text, whose program is compiled once.
+        own = folder.parent / f"{hashlib.sha256(sql.encode()).hexdigest()[:16]}.sql"
+        own.write_text(sql)
         tables = [(strategy_table(name), _TABLES.get(name.partition(":")[2])) for name in strategies]
         config = folder / "run.toml"
         config.write_text(
             f'[run]\nviews = []\nstrategies = {list(strategies)}\nbackend = "{backend}"\n'
-            f'[views]\npaths = ["{folder / "own.sql"}"]\n'
+            f'[views]\npaths = ["{own}"]\n'
             f'[log]\nfolder = "{folder / "log"}"\nkeep_log = true\nsync = "never"\n'
             f"[simulation]\n{simulation}\n"
             + "".join(f"[strategies.{name}]\n{text}\n" for name, text in tables if text)
