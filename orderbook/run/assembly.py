@@ -3,7 +3,8 @@
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +28,7 @@ from orderbook.strategies.order_views import strategy_of
 from orderbook.strategies.strategy import StrategyDefinition, load_strategy, parameters_named
 from orderbook.views.binding.nodes import CreateStrategy
 from orderbook.views.binding.parser import parse, position
-from orderbook.views.compilation import compile_texts, texts_of
+from orderbook.views.compilation import bound_source, compile_source, texts_of
 from orderbook.views.library import (
     declared_strategies,
     declared_views,
@@ -39,6 +40,7 @@ from orderbook.views.library import with_read as files_with_read
 from orderbook.views.m3_link import is_m3
 from orderbook.views.materialization import Levels, level_of
 from orderbook.views.program import CompiledProgram, SourceText
+from orderbook.views.types import Parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def assemble(configuration: Configuration) -> Assembly:
     files = with_read(configuration, declared)
     levels = Levels(level_of(configuration.engine.materialize))
     texts = [without_strategies(text, in_sql) for text in texts_of(files)]
-    program = compile_texts(texts, configuration.parameters, Dictionary(), levels)
+    program = _compiled(texts, configuration.parameters, levels)
     used = parameters_of(view.sql for view in program.catalog.views)
     used.update(*(parameters_named(strategy.kind) for strategy in in_python.values()))
     strategies = tuple(
@@ -101,6 +103,25 @@ def assemble(configuration: Configuration) -> Assembly:
     )
     configuration.check_parameters(used, lambda: _parameters_elsewhere(configuration))
     return Assembly(configuration, tuple(files), program, shown, strategies)
+
+
+# Of this process: a command looks at what it runs first, or runs it again.
+_known: deque[CompiledProgram] = deque(maxlen=4)
+
+
+def _compiled(
+    texts: Sequence[SourceText], parameters: Mapping[str, Parameter], levels: Levels
+) -> CompiledProgram:
+    """The program of texts with a dictionary of its own, compiled where it is none of the last ones."""
+    source = bound_source(texts, parameters, levels)
+    # 1 and TRUE are equal.
+    said = repr(dict(source.parameters))
+    same = (one for one in _known if one.source == source and repr(dict(one.parameters)) == said)
+    found = next(same, None)
+    if found is None:
+        found = compile_source(source)
+        _known.append(found)
+    return replace(found, dictionary=Dictionary())
 
 
 def _strategy(configuration: Configuration, name: str) -> StrategyDefinition:

@@ -7,6 +7,7 @@ import pytest
 from orderbook.configuration.configuration import load_configuration
 from orderbook.core.errors import ConfigurationError, SqlError
 from orderbook.run.assembly import assemble
+from orderbook.views.program import CompiledProgram
 
 FILES = {
     "market.sql": "CREATE VIEW lowest AS SELECT symbol, MIN(price) AS price FROM asks GROUP BY symbol;\n"
@@ -29,6 +30,22 @@ def test_strategies_alone_find_the_views_of_the_run(tmp_path: Path, monkeypatch:
     assert "highest" in {view.name for view in alone.program.catalog.views}
     with pytest.raises(ConfigurationError, match="strategy Looking looks at view 'highest'"):
         assemble(configuration.with_run(views=()))
+
+
+def test_a_program_is_compiled_once_by_a_process(tmp_path: Path) -> None:
+    (tmp_path / "v.sql").write_text(
+        "CREATE VIEW v AS SELECT symbol, COUNT(*) + :n AS n FROM bids GROUP BY symbol"
+    )
+
+    def made(value: str) -> CompiledProgram:
+        text = f"[run]\nviews = ['v.sql']\nstrategies = []\n[parameters]\nn = {value}\n"
+        (tmp_path / "c.toml").write_text(text)
+        return assemble(load_configuration(tmp_path / "c.toml")).program
+
+    one, again, other = made("1"), made("1"), made("1.0")
+    assert again.program is one.program and again.dictionary is not one.dictionary
+    # 1 and 1.0 are equal, and of other types.
+    assert other.program != one.program and made("1").program is one.program
 
 
 def compiled(folder: Path, files: dict[str, str], *views: str) -> list[str]:
