@@ -34,12 +34,16 @@ Types = Mapping[Var, Type]
 
 @dataclass(slots=True)
 class Thread:
-    """A pipeline on its way: its next step, what is bound so far, and where its value goes."""
+    """A pipeline on its way: its next step, what is bound so far, and where its value goes.
+
+    last: whether that reads what others write, which so come first.
+    """
 
     pipeline: Pipeline
     names: Names
     types: Types
     sink: Sink
+    last: bool = False
     at: int = 0
 
     @property
@@ -56,8 +60,10 @@ class Sum:
     types: Types
 
 
-def threads(pipelines: Iterable[Pipeline], names: Names, types: Types, sink: Sink) -> list[Thread]:
-    return [Thread(p, dict(names), types, sink) for p in pipelines]
+def threads(
+    pipelines: Iterable[Pipeline], names: Names, types: Types, sink: Sink, last: bool = False
+) -> list[Thread]:
+    return [Thread(p, dict(names), types, sink, last) for p in pipelines]
 
 
 def sum_of(emitter: Emitter, wanted: Sum, names: Names) -> Code:
@@ -144,6 +150,7 @@ def run(emitter: Emitter, running: Sequence[Thread]) -> None:
     """Emits the steps of pipelines and hands their values to their sinks."""
     branches: dict[str, list[Thread]] = {}
     loops: dict[str, list[Thread]] = {}
+    ended: list[Thread] = []
     for thread in running:
         condition = _advance(emitter, thread)
         if condition is not None:
@@ -152,11 +159,30 @@ def run(emitter: Emitter, running: Sequence[Thread]) -> None:
             loop = thread.steps[0]
             assert isinstance(loop, Loop)
             loops.setdefault(_loop_text(emitter, loop, thread.names), []).append(thread)
-    for condition, together in branches.items():
-        with emitter.writer.block(f"if {condition}:"):
-            run(emitter, together)
-    for together in loops.values():
-        _loop(emitter, together)
+        elif thread.last:
+            ended.append(thread)
+        else:
+            _end(thread)
+    apart = len(branches) + len(loops) + bool(ended) > 1
+    for last in (False, True) if apart else (None,):
+        for condition, together in _of(branches, last):
+            with emitter.writer.block(f"if {condition}:"):
+                run(emitter, together)
+        for _, together in _of(loops, last):
+            _loop(emitter, together)
+    for thread in ended:
+        _end(thread)
+
+
+def _of(groups: Mapping[str, list[Thread]], last: bool | None) -> Iterator[tuple[str, list[Thread]]]:
+    """The groups of those threads that come last, or of the others; None: of all."""
+    for text, together in groups.items():
+        if some := [t for t in together if last is None or t.last is last]:
+            yield text, some
+
+
+def _end(thread: Thread) -> None:
+    thread.sink(product([operand("*", v, thread.names) for v in thread.pipeline.values]), thread.names)
 
 
 def _advance(emitter: Emitter, thread: Thread) -> str | None:
@@ -180,7 +206,6 @@ def _advance(emitter: Emitter, thread: Thread) -> str | None:
                 names[value] = sum_of(emitter, Sum(pipelines, thread.types[value], thread.types), names)
             case Gather():
                 _gather(emitter, step, thread)
-    thread.sink(product([operand("*", v, thread.names) for v in thread.pipeline.values]), thread.names)
     return None
 
 
@@ -229,9 +254,10 @@ def _loop(emitter: Emitter, together: Sequence[Thread]) -> None:
         inside: dict[str, list[Thread]] = {}
         for thread in together:
             inside.setdefault(_enter(emitter, store, words, values, thread), []).append(thread)
-        for condition, entered in inside.items():
-            with emitter.writer.block(f"if {condition}:"):
-                run(emitter, entered)
+        for last in (False, True) if len(inside) > 1 else (None,):
+            for condition, entered in _of(inside, last):
+                with emitter.writer.block(f"if {condition}:"):
+                    run(emitter, entered)
 
 
 @contextmanager

@@ -397,7 +397,10 @@ class Writes:
     def _loop_writes(self, statements: Sequence[StatementPlan]) -> None:
         """Writes at every key that the loops of statements bind; loops they share are walked once."""
         emitter, running = self.emitter, list[Thread]()
+        targets = {s.target for s in statements}
         for statement in statements:
+            # Doubles are written where their count is not 0.
+            last = self.plan.map(statement.target).count in targets
             self._changed[statement.target] = ALWAYS
             self._crossed.pop(statement.target, None)
             if statement.erased:
@@ -406,7 +409,7 @@ class Writes:
             elif statement.op == ":=":
                 self._clear(statement.target)
             sink = partial(self._loop_write, statement)
-            running += threads(statement.pipelines, self.names, statement.types, sink)
+            running += threads(statement.pipelines, self.names, statement.types, sink, last)
         emitter.writer.forget()
         run(emitter, running)
         emitter.writer.forget()
