@@ -279,12 +279,13 @@ def _inputs_of(factor: Lift | Extreme | Neighbour) -> frozenset[Var]:
 
 
 def substitute_lifts(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """(x ^= [s]) without relations becomes s wherever x is used."""
+    """(x ^= [s]) without relations becomes s wherever x is used; a sum of nothing is 0."""
     for i, factor in enumerate(term):
-        if not isinstance(factor, Lift) or factor.var in keep or len(factor.body.terms) != 1:
+        if not isinstance(factor, Lift) or factor.var in keep or len(factor.body.terms) > 1:
             continue
-        values = [f.scalar for f in factor.body.terms[0] if isinstance(f, Val)]
-        if len(values) < len(factor.body.terms[0]):
+        summed = factor.body.terms[0] if factor.body.terms else (Val(Const(0)),)
+        values = [f.scalar for f in summed if isinstance(f, Val)]
+        if len(values) < len(summed):
             continue
         if any(isinstance(f, Rel | MapRef) and factor.var in bound_by(f) for f in term):
             continue

@@ -40,4 +40,7 @@ WHERE x.c >= (SELECT MIN(y.b) FROM s y WHERE y.b >= (SELECT SUM(z.k) FROM u z) A
 -- unlike_others_in_an_outer_join
 SELECT w.d FROM (SELECT DISTINCT t1.label, t2.d FROM u t1 RIGHT JOIN s t2 ON t1.k = t2.c) w
 WHERE EXISTS (SELECT 1 FROM fine t3 WHERE w.d <> t3.rate)
+-- least_of_no_doubles_beside_groups
+SELECT w.c FROM (SELECT t1.x, t2.c FROM u t1 LEFT JOIN
+(SELECT k, MIN(x) FILTER (WHERE x IS NULL) AS c FROM u GROUP BY k) t2 ON t1.k = t2.k) w WHERE w.x > 0
 """
