@@ -9,7 +9,7 @@ they look like in those colours. Two definitions that differ only in names and o
 unless the colours leave ties between factors that are not interchangeable (then there are two maps).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -108,14 +108,16 @@ class _Renaming:
     def factor(self, factor: Factor, seen: frozenset[Var]) -> Factor:
         if not isinstance(factor, NESTED):
             return factor
+        spend(factor.body.size)
         # What is local to factors deeper inside gets its names there.
         local = frozenset[Var]().union(*map(used_outside, factor.body.terms)) - seen
         if isinstance(factor, Extreme):
             local |= {factor.value}
         elif isinstance(factor, Neighbour):
             local |= frozenset(factor.values)
-        taken = self.used | seen | (variable_set(factor.body) - local) if local & self.used else seen
-        names = apart_from(local, taken, self.numbers)
+        # Sets of all names are not joined, as a view may have ten thousands.
+        taken = (self.used, seen, variable_set(factor.body) - local) if local & self.used else (seen,)
+        names = apart_from(local, *taken, numbers=self.numbers)
         self.used |= frozenset(names.values())
         body = self.poly(substitute(factor.body, {v: n for v, n in names.items() if v != n}), seen)
         if isinstance(factor, Extreme):
@@ -126,23 +128,23 @@ class _Renaming:
 
 
 def apart_from(
-    variables: Iterable[Var], used: Iterable[Var], numbers: dict[Var, int] | None = None
+    variables: Iterable[Var], *used: Collection[Var], numbers: dict[Var, int] | None = None
 ) -> dict[Var, Var]:
-    """New names for variables that stand in `used`: `source~2.column`, `name~2`.
+    """New names for variables that stand in one of `used`: `source~2.column`, `name~2`.
 
     `numbers` remembers those of the last names, so that a search goes on from there.
     """
-    taken = set(used)
+    given = set[Var]()
     last = {} if numbers is None else numbers
     names: dict[Var, Var] = {}
     for variable in sorted(variables, key=lambda v: v.name):
         source, dot, column = variable.name.rpartition(".")
         name, number = variable, 1
-        while name in taken:
+        while name in given or any(name in taken for taken in used):
             number = max(number, last.get(variable, 1)) + 1
             last[variable] = number
             name = Var(f"{source}~{number}.{column}" if dot else f"{column}~{number}")
-        taken.add(name)
+        given.add(name)
         names[variable] = name
     return names
 
