@@ -234,6 +234,17 @@ VIEWS: Mapping[str, str] = {
     "joined": f"""SELECT SUM(m.d * o.price) AS s FROM
         (SELECT venue, price - LAG(price) {_W} AS d FROM t) m, t o
         WHERE o.venue = m.venue AND o.volume > 1""",
+    "beside_groups": """SELECT id, m - LAG(m) OVER (ORDER BY ts, id) AS d FROM
+        (SELECT x.ts, x.id, y.m FROM t x
+        LEFT JOIN (SELECT symbol, side, AVG(volume) AS m FROM t GROUP BY symbol, side) y
+        ON y.symbol = x.symbol AND y.side = 'buy') j""",
+    "beside_rows_before": """SELECT id, p - LAG(p) OVER (PARTITION BY symbol ORDER BY id) AS d FROM
+        (SELECT x.symbol, x.id, y.price AS p FROM t x ASOF LEFT JOIN t y
+        ON x.symbol = y.symbol AND x.id > y.id) j""",
+    "covariance_of_the_first": """SELECT symbol, COVAR_POP(venue, x) AS c FROM (SELECT symbol, venue, x FROM t
+        QUALIFY ROW_NUMBER() OVER (PARTITION BY side ORDER BY venue, x, symbol) <= 2) f GROUP BY symbol""",
+    "of_the_first": """SELECT ts, price - LAG(price) OVER (ORDER BY price, ts, side, volume) AS d FROM (SELECT
+        DISTINCT ON (ts) ts, price, side, volume FROM t ORDER BY ts, id DESC) f""",
 }
 
 # What else costs more: rows that join, groups and partitions of computed keys, chains of filtered rows.

@@ -10,7 +10,7 @@ After the nodes: walks over bound expressions, and what the rows of a relation o
 (how many there are, and what tells them apart).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any, Union
@@ -465,25 +465,36 @@ def row_keys(rows: Relation | Select | UnionAll) -> tuple[frozenset[str], ...]:
         found = [[named.get(g) for g in rows.group_by]]
     else:
         columns = {(e.source, e.name): n for n, e in _plain_columns(rows)}
-        found = [[columns.get(c) for c in key] for key in _joined_keys(rows.sources)]
+        found = [[columns.get(c) for c in key] for key in _joined_keys(rows.sources, rows.where)]
     return tuple(frozenset(n for n in key if n) for key in found if None not in key)
 
 
 def with_keys(select: Select) -> Select:
-    """The query with one key of each of its sources as further outputs, if its rows can be told apart by that
-    and by nothing less."""
-    if select.aggregated or select.top or row_keys(select):
+    """The query with keys of its sources as further outputs, if they and nothing less tell rows apart."""
+    if select.aggregated or row_keys(select):
+        return select
+    keys = _joined_keys(select.sources, select.where)
+    if not keys:
         return select
     known = {(e.source, e.name) for _, e in _plain_columns(select)}
-    added = []
-    for source in select.sources:
-        if isinstance(source, OuterJoin) or not (keys := row_keys(source.relation)):
-            return select
-        for name in sorted(keys[0]):
-            if (source.id, name) not in known:
-                kind, nullable = _column_of(source.relation, name)
-                added.append(Output(f"{source.id}.{name}", ColumnRef(source.id, name, kind, nullable)))
+    lacking = sorted(min(keys, key=len) - known)
+    columns = dict(_columns_of(select.sources)) if lacking else {}
+    added = (Output(f"{source}.{name}", columns[source, name]) for source, name in lacking)
     return replace(select, outputs=(*select.outputs, *added))
+
+
+def _columns_of(
+    sources: Iterable[Source | OuterJoin], missing: bool = False
+) -> Iterator[tuple[tuple[str, str], ColumnRef]]:
+    """The columns of keys of sources, all of which may be `missing`, by source and name."""
+    for source in sources:
+        if isinstance(source, OuterJoin):
+            yield from _columns_of(source.left, missing or source.full)
+            yield from _columns_of(source.right, True)
+            continue
+        for name in frozenset[str]().union(*row_keys(source.relation)):
+            kind, nullable = _column_of(source.relation, name)
+            yield (source.id, name), ColumnRef(source.id, name, kind, nullable or missing)
 
 
 def _column_of(rows: Relation | Select | UnionAll, name: str) -> tuple[Type, bool]:
@@ -502,13 +513,64 @@ def _plain_columns(query: Select) -> Iterator[tuple[str, ColumnRef]]:
             yield output.name, output.expression
 
 
-def _joined_keys(sources: Iterable[Source | OuterJoin]) -> list[frozenset[tuple[str, str]]]:
-    """Sets of (source, column), one key of every source in each."""
+def _joined_keys(
+    sources: Sequence[Source | OuterJoin], where: Expression | None
+) -> list[frozenset[tuple[str, str]]]:
+    """Sets of (source, column): a key of every source, without what equalities say by those before it."""
     keys: list[frozenset[tuple[str, str]]] = [frozenset()]
-    for source in sources:
+    for place, source in enumerate(sources):
+        given = _following(where, sources[place:])
         if isinstance(source, Source):
             own = [frozenset((source.id, name) for name in key) for key in row_keys(source.relation)]
         else:
-            own = [a | b for a in _joined_keys(source.left) for b in _joined_keys(source.right)]
-        keys = [a | b for a in keys for b in own]
+            follows = frozenset() if source.full else _following(source.on, source.right)
+            right = _joined_keys(source.right, None)
+            own = [a | (b - follows) for a in _joined_keys(source.left, None) for b in right]
+        keys = [a | (b - given) for a in keys for b in own]
     return keys
+
+
+def _following(
+    condition: Expression | None, sources: Iterable[Source | OuterJoin]
+) -> frozenset[tuple[str, str]]:
+    """The columns of sources that are equal to what can be said without them where a condition holds."""
+    ids = frozenset(_ids(sources))
+    both = condition.args if isinstance(condition, Logical) and condition.op == "AND" else (condition,)
+    equal = [
+        (column, _references(value))
+        for c in both
+        if isinstance(c, Comparison) and c.op == "="
+        for column, value in ((c.left, c.right), (c.right, c.left))
+        if isinstance(column, ColumnRef) and column.source in ids
+    ]
+    found = frozenset[tuple[str, str]]()
+    while (
+        more := {
+            (column.source, column.name)
+            for column, read in equal
+            if all(source not in ids or (source, name) in found for source, name in read)
+        }
+        - found
+    ):
+        found |= more
+    return found
+
+
+def _ids(sources: Iterable[Source | OuterJoin]) -> Iterator[str]:
+    for source in sources:
+        if isinstance(source, Source):
+            yield source.id
+        else:
+            yield from _ids((*source.left, *source.right))
+
+
+def _references(value: Expression) -> set[tuple[str, str]]:
+    """The columns in an expression, at any depth."""
+    found: set[tuple[str, str]] = set()
+
+    def note(node: Any) -> None:
+        if isinstance(node, ColumnRef):
+            found.add((node.source, node.name))
+
+    rewritten(value, note)
+    return found
