@@ -1,16 +1,20 @@
-"""A process to be killed: it recovers, then receives, logs and applies generated flow until it dies.
+"""Processes to be killed: each recovers, then receives, logs and applies generated flow until it dies.
 
-    python tests/support/crash_runner.py FOLDER POLICY SEED
+    python tests/support/crash_runner.py
 
-It writes a line to FOLDER/calls for every call of the strategy, and one that begins with "process" at its
-start, with the stamp that strategies had completed. `check_all` compares all processes with a replay of it.
+forks one for each line of its input, a list in JSON: FOLDER, POLICY, SEED; it prints the process, and how it
+ended. A process writes a line to FOLDER/calls for every call of the strategy, and one that begins with
+"process" at its start, with the stamp that strategies had completed. `check_all` compares all processes with
+a replay of it.
 """
 
+import gc
 import itertools
 import json
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -108,6 +112,22 @@ def _processes(folder: Path) -> list[list[list[object]]]:
     return found
 
 
+def serve() -> None:
+    """Importing and compiling take longer than most processes live."""
+    assert pipeline() and len(INSTRUMENTS)
+    gc.freeze()
+    for line in sys.stdin:
+        folder, policy, seed = json.loads(line)
+        child = os.fork()
+        if not child:
+            try:
+                main(Path(folder), policy, seed)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 if __name__ == "__main__":
-    assert len(INSTRUMENTS)
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    serve()

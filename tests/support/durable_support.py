@@ -1,8 +1,9 @@
 """A run with a log on a disk that crashes, and what it must be after that."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from crash_files import CrashFiles, PowerLoss
 
+from orderbook.core.changes import Dictionary
 from orderbook.core.run_clock import LIMITS, ClockLimits
 from orderbook.durability import journal
 from orderbook.durability.durable_run import DurableRun
@@ -26,6 +28,7 @@ from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_view
 from orderbook.views.compilation import compile_views
+from orderbook.views.program import CompiledProgram
 
 FOLDER = Path("/log")
 SECOND, MINUTE = 10**9, 60 * 10**9
@@ -86,9 +89,14 @@ class Trader(Strategy):
         Trader.calls.append((what, detail))
 
 
+@cache
+def _program() -> CompiledProgram:
+    return compile_views(SQL)
+
+
 def pipeline() -> Pipeline:
-    """A fresh one."""
-    engine = GatedEngine(compile_views(SQL), "interpreter")
+    """A fresh one, of a program that is compiled once in a process."""
+    engine = GatedEngine(replace(_program(), dictionary=Dictionary()), "interpreter")
     return Pipeline(engine, Instruments(INSTRUMENTS), [StrategyDefinition(Trader)])
 
 
