@@ -167,4 +167,8 @@ def check(views: Mapping[str, str], seed: int, materialize: str = "full", length
 
 
 if __name__ == "__main__":
-    print(sum(check(VIEWS, seed) for seed in range(3)), "events")
+    few = {name: VIEWS[name] for name in ("sums", "groups", "guarded", "joined", "of_aggregates")}
+    events = [check(VIEWS, 7, length=20), *(check(VIEWS, seed) for seed in range(2))]
+    events += [check(few, 3, level, 10) for level in ("first", "none")]
+    assert min(events) > 10
+    print(sum(events), "events")
