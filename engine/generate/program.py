@@ -364,8 +364,7 @@ class _Parts:
     ) -> None:
         """The function of a part; of its maps those that follow from others know what each turn writes."""
         columns = self.module.plan.program.relation(relation).columns
-        own = {s.target for statements in part for s in statements}
-        follows = [{n: f for n, f in sources(turn, self._follows).items() if n in own} for turn in turns]
+        follows = [self._following(turn, statements) for turn, statements in zip(turns, part, strict=True)]
         head = _head(name, rows)
 
         def write() -> None:
@@ -378,6 +377,13 @@ class _Parts:
         said = f"{head} {inlined} {columns} {rows} {follows} {bool(self._follows)} {list(map(len, part))}"
         said += f" {[self.module.again.get(id(s), '') for statements in part for s in statements]}"
         self.module.remembered(said, [s for statements in part for s in statements], write)
+
+    def _following(self, turn: Sequence[StatementPlan], part: Sequence[StatementPlan]) -> dict[str, Sources]:
+        """What maps of a part follow from that its turn writes; nothing where other parts write that, too."""
+        own, places = {s.target for s in part}, set(map(id, part))
+        shared = own & {s.target for s in turn if id(s) not in places}
+        found = {n: f for n, f in sources(turn, self._follows).items() if n in own}
+        return {n: f if shared.isdisjoint(f) else {} for n, f in found.items()}
 
     def _body(
         self,

@@ -43,4 +43,8 @@ WHERE EXISTS (SELECT 1 FROM fine t3 WHERE w.d <> t3.rate)
 -- least_of_no_doubles_beside_groups
 SELECT w.c FROM (SELECT t1.x, t2.c FROM u t1 LEFT JOIN
 (SELECT k, MIN(x) FILTER (WHERE x IS NULL) AS c FROM u GROUP BY k) t2 ON t1.k = t2.k) w WHERE w.x > 0
+-- groups_beside_groups_of_them
+CREATE VIEW spreads AS SELECT k % 2 AS m, k, VAR_POP(x) AS v FROM u GROUP BY 1, k;
+CREATE VIEW beside AS SELECT s.m, s.k, o.v FROM spreads s
+LEFT JOIN (SELECT k, SUM(v) / COUNT(*) AS v FROM spreads GROUP BY k) o ON s.k = o.k
 """
