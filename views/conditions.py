@@ -120,15 +120,15 @@ def condition_poly(condition: Scalar) -> Poly:
     """The polynomial that is 1 where the condition holds.
 
     A disjunction becomes a sum of disjoint terms, `a + (not a) * b`, so that each comparison can be
-    answered by an index; where it concerns the columns of one source only, or would become more than
-    `MOST_TERMS`, it stays one factor.
+    answered by an index; where one of them cannot, where it concerns the columns of one source only, or
+    would become more than `MOST_TERMS`, it stays one factor.
     """
     match condition:
         case Const(value):
             return ONE if value else ZERO
         case Apply("and", (left, right)):
             return condition_poly(left) * condition_poly(right)
-        case Apply("or", (left, right)) if not _of_one_source(condition):
+        case Apply("or", (left, right)) if not _of_one_source(condition) and _is_looked_up(condition):
             disjoint = _disjunction(left, right)
             return product(Val(condition)) if disjoint is None else disjoint
         case Apply(">" | ">=" as op, (Apply("abs", (inner,)), bound)) if not _of_one_source(condition):
@@ -167,6 +167,24 @@ def _of_one_source(condition: Scalar) -> bool:
     return (
         len({v.name.partition(".")[0] if "." in v.name else v.name for v in scalar_variables(condition)}) == 1
     )
+
+
+def _is_looked_up(condition: Scalar) -> bool:
+    """Whether every way to satisfy the condition has a comparison that an index may answer."""
+    match condition:
+        case Apply("or", args):
+            return all(map(_is_looked_up, args))
+        case Apply("and", args):
+            return any(map(_is_looked_up, args))
+        case Apply("is_null", (Var(),)) | Apply("not", (Apply("is_null", (Var(),)),)):
+            return True
+        case Apply(op, (left, right)) if op in NEGATED:
+            return isinstance(left, Var) or isinstance(right, Var) or (_is_linear(left) and _is_linear(right))
+    return False
+
+
+def _is_linear(scalar: Scalar) -> bool:
+    return linear_form(scalar) is not None
 
 
 def is_null(scalar: Scalar) -> Scalar:

@@ -95,13 +95,26 @@ def test_functions_of_doubles_are_null_outside_their_domain(name: str, word: flo
 
 @pytest.mark.parametrize(
     ("base", "exponent", "expected"),
-    [(-2.0, 3.0, -8.0), (-2.0, 0.5, None), (0.0, -1.0, None), (0.0, 0.0, 1.0), (10.0, 400.0, None)],
+    [
+        (-2.0, 3.0, -8.0),
+        (-2.0, -2.0, 0.25),
+        (-2.0, 0.5, None),
+        (0.0, -1.0, None),
+        (0.0, -0.5, None),
+        (0.0, 0.0, 1.0),
+        (0.0, 0.5, 0.0),
+        (4.0, -0.5, 0.5),
+        (10.0, 400.0, None),
+    ],
 )
 def test_a_power_is_null_where_no_double_is_the_result(
     base: float, exponent: float, expected: float | None
 ) -> None:
+    """The exponent constant, then what is computed."""
     value = function("power", [column(DOUBLE), literal(exponent, DOUBLE)], DOUBLE)
     assert read(value, base) == expected
+    value = function("power", [literal(base, DOUBLE), column(DOUBLE)], DOUBLE)
+    assert read(value, exponent) == expected
 
 
 def test_units_of_one_length_are_floors_that_an_index_can_follow() -> None:

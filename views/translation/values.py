@@ -273,16 +273,22 @@ def _of_double(op: str, domain: Callable[[Scalar], Scalar]) -> Callable[[Sequenc
 def _power(args: Sequence[Value], kind: Type) -> Value:
     base, exponent = as_double(args[0]), as_double(args[1])
     result = Apply("power", (base, exponent))
-    whole = comparison("=", Apply("trunc", (exponent,)), exponent)
-    defined = either(
-        comparison(">", base, Const(0.0)),
-        either(
-            both(comparison("=", base, Const(0.0)), comparison(">=", exponent, Const(0.0))),
-            both(comparison("<", base, Const(0.0)), whole),
-        ),
-    )
     finite = Apply("is_finite", (result,))
+    defined = _has_power(base, exponent)
     return Value(result, DOUBLE, both(both(args[0].valid, args[1].valid), both(defined, finite)))
+
+
+def _has_power(base: Scalar, exponent: Scalar) -> Scalar:
+    zero = Const(0.0)
+    if isinstance(exponent, Const):
+        assert isinstance(exponent.value, int | float)
+        whole, positive = float(exponent.value).is_integer(), exponent.value >= 0
+        if whole:
+            return TRUE if positive else comparison("<>", base, zero)
+        return comparison(">=" if positive else ">", base, zero)
+    of_zero = both(comparison("=", base, zero), comparison(">=", exponent, zero))
+    negative = both(comparison("<", base, zero), comparison("=", Apply("trunc", (exponent,)), exponent))
+    return either(comparison(">", base, zero), either(of_zero, negative))
 
 
 def _extreme(op: str) -> Callable[[Sequence[Value], Type], Value]:
