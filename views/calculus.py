@@ -122,13 +122,14 @@ class Const:
 class _Remembering:
     """Nodes that hold much keep what they were once asked for."""
 
-    __slots__ = ("_bound", "_calls", "_hash", "_maps", "_relations", "_size", "_variables")
+    __slots__ = ("_bound", "_calls", "_hash", "_maps", "_relations", "_shape", "_size", "_variables")
 
     _bound: "frozenset[Var]"
     _calls: bool
     _hash: int
     _maps: frozenset[str]
     _relations: frozenset[str]
+    _shape: "tuple[str, tuple[Var, ...]]"
     _size: int
     _variables: "frozenset[Var]"
 
@@ -384,6 +385,18 @@ def variable_set(node: Factor | Term | Poly) -> frozenset[Var]:
             if isinstance(node, NESTED):
                 found |= variable_set(node.body)
         object.__setattr__(node, "_variables", found)
+        return found
+
+
+def shape_of(factor: Factor) -> tuple[str, tuple[Var, ...]]:
+    """A text of a factor without its variables, and these in their places; of nested ones the head alone."""
+    try:
+        return factor._shape
+    except AttributeError:
+        head = replace(factor, body=ZERO) if isinstance(factor, NESTED) else factor
+        places = tuple(variables(head))
+        found = repr(substitute_factor(head, dict.fromkeys(places, Var("")))), places
+        object.__setattr__(factor, "_shape", found)
         return found
 
 

@@ -28,9 +28,9 @@ from orderbook.views.calculus import (
     bound_by,
     scalar_variables,
     scalars_of,
+    shape_of,
     spend,
     substitute,
-    substitute_factor,
     variable_set,
     variables,
     with_body,
@@ -174,6 +174,7 @@ def _canonical(keys: tuple[Var, ...], body: Poly) -> tuple[Canonical, tuple[int,
 
 def _colours(keys: Sequence[Var], body: Poly) -> Colours:
     colours: Colours = {v: Var("key" if v in keys else "") for v in variables(body)}
+    told_apart = 0
     for _ in range(ROUNDS):
         seen: dict[Var, list[str]] = {v: [] for v in colours}
         texts = _Texts(colours)
@@ -182,6 +183,9 @@ def _colours(keys: Sequence[Var], body: Poly) -> Colours:
         signatures = {v: _short(f"{colours[v].name} {sorted(places)}") for v, places in seen.items()}
         ranks = {s: Var(str(i)) for i, s in enumerate(sorted(set(signatures.values())))}
         colours = {v: ranks[s] for v, s in signatures.items()}
+        if len(ranks) in (told_apart, len(colours)):
+            break
+        told_apart = len(ranks)
     return colours
 
 
@@ -214,24 +218,14 @@ class _Texts:
 
     def factor(self, factor: Factor) -> str:
         """The factor in colours, the same however nested factors are ordered; relations sort first."""
+        shape, places = shape_of(factor)
+        head = f"{_rank(factor)}{shape}{[self.colours[v].name for v in places]}"
         if not isinstance(factor, NESTED):
-            return f"{0 if isinstance(factor, Rel) else 3}{substitute_factor(factor, self.colours)!r}"
+            return head
         if id(factor) not in self._nested:
             inner = sorted(self.term(t) for t in factor.body.terms)
-            self._nested[id(factor)] = _short(f"{self._head(factor)}{inner}")
+            self._nested[id(factor)] = _short(f"{head}{inner}")
         return self._nested[id(factor)]
-
-    def _head(self, factor: Lift | Exists | Extreme | Neighbour) -> str:
-        match factor:
-            case Exists(group, _):
-                return f"1{[self.colours[v].name for v in group]}"
-            case Lift(var, _):
-                return f"2{[self.colours[var].name]}"
-            case Extreme(var, greatest, value, _):
-                return f"2{[self.colours[var].name, greatest, self.colours[value].name]}"
-            case Neighbour():
-                head = substitute_factor(replace(factor, body=Poly(())), self.colours)
-                return f"2{scalars_of(head)!r}{factor.greatest}{factor.away}"
 
     def term(self, term: Term) -> str:
         return str(sorted(map(self.factor, term)))
@@ -247,6 +241,17 @@ class _Texts:
 
     def _inner(self, factor: Factor) -> Factor:
         return with_body(factor, self.sorted(factor.body)) if isinstance(factor, NESTED) else factor
+
+
+def _rank(factor: Factor) -> int:
+    match factor:
+        case Rel():
+            return 0
+        case Exists():
+            return 1
+        case Lift() | Extreme() | Neighbour():
+            return 2
+    return 3
 
 
 def _short(text: str) -> str:

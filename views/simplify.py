@@ -540,7 +540,41 @@ def _simplest(poly: Poly, kept: frozenset[Var]) -> tuple[Poly, int]:
     """With the steps that it takes, which whoever asks for it again spends, too."""
     with counting() as budget:
         before = budget.left
-        return _simplified(poly, kept, set()), before - budget.left
+        return _simplified(without_unused(poly, kept), kept, set()), before - budget.left
+
+
+def without_unused(poly: Poly, keep: frozenset[Var]) -> Poly:
+    """The polynomial without lifts and neighbours, at any depth, whose variables nothing else uses.
+
+    Rules drop them, too, one by one; what is computed of a query that reads little of another is most of it.
+    """
+    return Poly(tuple(_used_factors(t, keep) for t in poly.terms))
+
+
+def _used_factors(term: Term, keep: frozenset[Var]) -> Term:
+    uses = Counter(v for f in term for v in _reads(f))
+    factors = list(term)
+    for factor in reversed(term):
+        if isinstance(factor, Lift | Neighbour):
+            bound = bound_by(factor)
+            if keep.isdisjoint(bound) and not any(uses[v] for v in bound):
+                factors.remove(factor)
+                uses.subtract(_reads(factor))
+    used = tuple(factors)
+    return tuple(
+        with_body(f, without_unused(f.body, _kept_inside(used, i, keep))) if isinstance(f, NESTED) else f
+        for i, f in enumerate(used)
+    )
+
+
+def _reads(factor: Factor) -> frozenset[Var]:
+    """The variables that a factor uses, those left out that it is the lift of, or the neighbour."""
+    match factor:
+        case Lift(_, body):
+            return variable_set(body)
+        case Neighbour(_, _, _, values, _, _, body):
+            return visible(factor) - bound_by(factor) | variable_set(body) | frozenset(values)
+    return variable_set(factor)
 
 
 def _simplified(poly: Poly, kept: frozenset[Var], known: set[tuple[Poly, frozenset[Var]]]) -> Poly:
@@ -569,16 +603,23 @@ def _inside(term: Term, keep: frozenset[Var], known: set[tuple[Poly, frozenset[V
     result: list[Factor] = []
     for i, factor in enumerate(term):
         if isinstance(factor, NESTED):
-            outside = keep | bound_in(term[:i] + term[i + 1 :]) | used_outside(term, i)
-            if isinstance(factor, Exists):
-                outside |= frozenset(factor.group)
-            elif isinstance(factor, Extreme):
-                outside |= {factor.value}
-            elif isinstance(factor, Neighbour):
-                outside |= frozenset(factor.values)
-            factor = with_body(factor, _simplified(factor.body, outside, known))
+            factor = with_body(factor, _simplified(factor.body, _kept_inside(term, i, keep), known))
         result.append(factor)
     return tuple(result)
+
+
+def _kept_inside(term: Term, index: int, keep: frozenset[Var]) -> frozenset[Var]:
+    """The variables of a nested polynomial that are used outside of it."""
+    factor = term[index]
+    outside = keep | bound_in(term[:index] + term[index + 1 :]) | used_outside(term, index)
+    match factor:
+        case Exists(group, _):
+            return outside.union(group)
+        case Extreme(_, _, value, _):
+            return outside | {value}
+        case Neighbour():
+            return outside.union(factor.values)
+    return outside
 
 
 def _merged(terms: list[Term]) -> Poly:

@@ -131,8 +131,9 @@ def _ways(factor: Factor, relation: str, row: tuple[Var, ...]) -> list[Term] | N
 
 def _widest(ways: Sequence[Term]) -> list[Term]:
     """The joins that ask for more than no other one."""
-    asked = list(dict.fromkeys(map(frozenset, ways)))
-    return [w for w in dict.fromkeys(ways) if not any(a < frozenset(w) for a in asked)]
+    asked = {way: frozenset(way) for way in ways}
+    different = set(asked.values())
+    return [way for way, own in asked.items() if not any(a < own for a in different)]
 
 
 def _with_row(term: Term, taken: set[int], relation: str, row: tuple[Var, ...]) -> list[Term] | None:

@@ -37,6 +37,7 @@ from orderbook.views.conditions import FALSE, NULL, TRUE, both, choose, conditio
 from orderbook.views.intervals import join, scalar_type
 from orderbook.views.names import rename_apart
 from orderbook.views.program import CalculusView, ViewColumn, ViewKey
+from orderbook.views.simplify import without_unused
 from orderbook.views.translation.row_order import first_rows, supporting
 from orderbook.views.translation.translate_values import Group, GroupedScope
 from orderbook.views.translation.values import (
@@ -301,10 +302,10 @@ class Translator(RowTranslator):
         """The calculus of one view; no two scopes of one polynomial use a variable for different things."""
         result = _without_unused_lets(self._view(view))
         outer = frozenset(k.variable for k in result.keys)
-        multiplicity = result.multiplicity and rename_apart(result.multiplicity, outer)
+        multiplicity = result.multiplicity and rename_apart(without_unused(result.multiplicity, outer), outer)
         lets = []
         for variable, body in result.lets:
-            lets.append((variable, rename_apart(body, outer)))
+            lets.append((variable, rename_apart(without_unused(body, outer), outer)))
             outer |= {variable}
         return replace(result, multiplicity=multiplicity, lets=tuple(lets))
 
