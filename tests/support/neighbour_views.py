@@ -70,6 +70,16 @@ VIEWS: Mapping[str, str] = {
     "buckets": """SELECT SUM(ABS(c - p)) AS s, MAX(c - p) AS m FROM
         (SELECT c, LAG(c) OVER (ORDER BY b) AS p FROM
         (SELECT id - id % 3 AS b, ARG_MAX(price, id) AS c FROM t GROUP BY id - id % 3) g) m""",
+    "buckets_that_may_be_null": """SELECT symbol, SUM(c - p) AS s, COUNT(p) AS n, MAX(a - p) AS m FROM
+        (SELECT symbol, c, a, LAG(c) OVER (PARTITION BY symbol ORDER BY b) AS p FROM
+        (SELECT symbol, volume * 3 AS b, MAX(price) AS c, ARG_MAX(volume, id) AS a FROM t
+        GROUP BY symbol, volume * 3) g) m GROUP BY symbol""",
+    "buckets_of_all": """SELECT SUM(p - c) AS s FROM (SELECT c, LEAD(c) OVER (ORDER BY b DESC) AS p FROM
+        (SELECT volume - 1 AS b, ARG_MIN(volume + venue, id) AS c FROM t GROUP BY volume - 1) g) m""",
+    "the_order_itself": """SELECT symbol, SUM(n - volume) AS s, SUM(price * (n - volume)) AS w,
+        COUNT(l) AS k FROM (SELECT symbol, price, volume, LEAD(volume) OVER w AS n,
+        LAG(volume) OVER (ORDER BY volume DESC, id) AS l FROM t
+        WINDOW w AS (PARTITION BY symbol ORDER BY volume, id)) m WHERE n >= volume GROUP BY symbol""",
     "filtered": f"""SELECT MIN(d) AS a, MAX(d) AS b, STDDEV(d) AS c FROM (SELECT price - LAG(price) {_W} AS d
         FROM t WHERE volume > 1) m""",
     "shown": f"""SELECT id, LAG(volume) {_W} AS a, LEAD(price, 2, -1) {_W} AS b,
@@ -253,6 +263,7 @@ _LOGARITHMIC = (
     *("flow_imbalance", "both_sides", "groups", "buckets", "filtered", "shown", "computed_value", "starts"),
     *("texts", "ends_of_texts", "texts_of_groups", "by_text", "counted_by_text"),
     *("known", "last_known", "ends_of_rows", "ends_of_ranges", "by_a_computed_order"),
+    *("buckets_that_may_be_null", "buckets_of_all", "the_order_itself"),
     *("by_what_may_be_null", "null_first", "shown_by_what_may_be_null", "frames_by_what_may_be_null"),
 )
 _BY_ROWS = ("rows_away", "rows_away_of_filtered", "frames_summed", "frames_to_both_sides", "frames_ahead")

@@ -17,9 +17,10 @@ that, over relations still.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from orderbook.views.calculus import (
+    CONDITIONS,
     MINUS_ONE,
     MIRRORED,
     NESTED,
@@ -50,7 +51,7 @@ from orderbook.views.calculus import (
     substitute_scalar,
     variable_set,
 )
-from orderbook.views.conditions import linear_form
+from orderbook.views.conditions import NULL, choose, linear_form, not_null
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.joined import joined_groups
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, next_beyond
@@ -139,19 +140,28 @@ def _beside(neighbour: Neighbour, changed: list[Domain], outside: frozenset[Var]
 
 def _one_beyond(neighbour: Neighbour, changed: Sequence[Domain]) -> tuple[Beyond, ...] | None:
     """The row beyond the only changed one; where several change, it need not be the same afterwards."""
-    plain = not neighbour.away and not neighbour.apart
-    plain = plain and any(isinstance(s, Var) for s in neighbour.order)
+    plain = not neighbour.away and not neighbour.apart and _ordered_as(neighbour, neighbour.order)
     return next_beyond(neighbour, changed[0]) if plain and len(distinct(changed)) == 1 else None
 
 
-def _ordered_as(neighbour: Neighbour, row: Iterable[Scalar]) -> Domain:
-    return {v: s for v, s in zip(neighbour.order, row, strict=True) if isinstance(v, Var)}
+def _ordered_as(neighbour: Neighbour, row: Sequence[Scalar]) -> Domain:
+    """The row at hand by its place in the order: what may be NULL by whether it is, and by its value."""
+    found: dict[Var, Scalar] = {v: s for v, s in zip(neighbour.order, row, strict=True) if isinstance(v, Var)}
+    places = zip(pairwise(neighbour.order), pairwise(row), strict=True)
+    for (null, value), (own_null, own_value) in places:
+        match null, value:
+            case (
+                Apply("if", (Apply("is_null", (Var() as column,)), Const() as when_null, Const())),
+                Apply("if", (Apply("not", (Apply("is_null", (Var() as other,)),)), Var() as itself, Const())),
+            ) if column == other == itself:
+                found[column] = choose(Apply("=", (own_null, when_null)), NULL, own_value)
+    return found
 
 
 def _looking_at(neighbour: Neighbour, domain: Domain, relation: Relation) -> Domain:
     """What the neighbour says of the row at hand where the domain says which row the neighbour is."""
     row = tuple(domain.get(v) for v in neighbour.vars)
-    if None in row or all(s in domain for s in neighbour.order if isinstance(s, Var)):
+    if not any(row) or domain.keys() >= _ordered_as(neighbour, neighbour.order).keys():
         return {}
     around = frozenset(v for s in neighbour.partition for v in scalar_variables(s)).union(neighbour.values)
     changed = [
@@ -163,12 +173,26 @@ def _looking_at(neighbour: Neighbour, domain: Domain, relation: Relation) -> Dom
     if beyond is None:
         return {}
     same = _only(changed[0], around.difference(neighbour.values))
-    if row == beyond[0].origin:
+    if all(map(_is_way, row, beyond[0].origin)):
         return {**same, **_ordered_as(neighbour, beyond)}
     first = row[0]
     if not isinstance(first, Beyond) or row != first.row or first.greatest != beyond[0].greatest:
         return {}
     return {**same, **_ordered_as(neighbour, first.further)} if first.same_order(beyond[0]) else {}
+
+
+def _is_way(scalar: Scalar | None, whole: Scalar) -> bool:
+    """Whether a scalar is another one, or what that is of a column that is NULL, or of one that is not.
+
+    A row is read by the latter where what it is read for says which, and of other rows nothing is reached.
+    None stands for a constant.
+    """
+    match whole:
+        case Apply("if", (Apply("is_null"), Const(), Const())):
+            return scalar is None or scalar == whole
+        case Apply("if", (Apply("not", (Apply("is_null"),)), value, Const())):
+            return scalar in (value, whole)
+    return scalar == whole
 
 
 def distinct(domains: Iterable[Domain]) -> list[Domain]:
@@ -226,12 +250,14 @@ def _closed(domain: Domain, term: Term, relation: Relation) -> Domain:
     """The domain with all that follows from it by the equalities, lifts and neighbours of the term."""
     closed = dict(domain)
     growing, never = True, _aggregates(term)
+    known = {v for f in term for v in _said_known(f)}
     while growing:
         growing = False
         for variable, scalar in _equalities(term):
             used = set(scalar_variables(scalar))
             if variable not in closed and variable not in never and used and used <= set(closed):
-                closed[variable] = substitute_scalar(scalar, closed)
+                value = substitute_scalar(scalar, closed)
+                closed[variable] = _guarded(value, [closed[v] for v in used & known], relation)
                 growing = True
         for factor in term:
             if isinstance(factor, Neighbour):
@@ -239,6 +265,36 @@ def _closed(domain: Domain, term: Term, relation: Relation) -> Domain:
                 growing = growing or not more.keys() <= closed.keys()
                 closed = {**more, **closed}
     return closed
+
+
+def _said_known(factor: Factor) -> Iterator[Var]:
+    match factor:
+        case Val(Apply("not", (Apply("is_null", (Var() as variable,)),))):
+            yield variable
+
+
+def _guarded(value: Scalar, known: Sequence[Scalar], relation: Relation) -> Scalar:
+    """What is computed of a column that is known to be there, as it is where that is not known.
+
+    An aggregate that skips rows of NULL computes `s` where groups have `if(not(is_null(c)), s, NULL)`, and
+    nobody computes such an `s` of NULL. To reach the group of NULL beside changes nothing of it.
+    """
+    nullable = {p for p, c in zip(parameters(relation), relation.columns, strict=True) if c.nullable}
+    if (
+        not isinstance(value, Apply)
+        or len(known) != 1
+        or known[0] not in nullable
+        or not _has_no_choice(value)
+    ):
+        return value
+    return choose(not_null(known[0]), value, NULL)
+
+
+def _has_no_choice(scalar: Scalar) -> bool:
+    """Whether nothing in the scalar is there for what is NULL."""
+    if not isinstance(scalar, Apply):
+        return True
+    return scalar.op != "if" and scalar.op not in CONDITIONS and all(map(_has_no_choice, scalar.args))
 
 
 def _aggregates(term: Term) -> frozenset[Var]:
