@@ -256,8 +256,7 @@ def test_books_of_levels_equal_the_ten_levels_told(
     found = []
     for message in (in_ticks(source, one) for one in messages(source)):
         before = {side: dict(levels) for side, levels in book.levels.items()}
-        for event in message:
-            book.apply(event)
+        book.apply_all(message)
         levels = message[message["action"] == Action.LEVEL]
         # Only what changed is told, once.
         assert len(levels) == sum(
@@ -523,8 +522,7 @@ def test_a_book_goes_on_over_the_files_of_days(tmp_path: Path, spans: Sequence[t
     source = days(tmp_path, spans)
     book = PlainBook()
     for events in messages(source):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
     assert book.state is BookState.VALID and source.problems.counts == {}
     assert sorted(book.orders) == [2, 3]
 

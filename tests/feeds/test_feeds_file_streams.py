@@ -124,8 +124,7 @@ def test_a_file_that_is_missing_between_two_loses_the_book_and_says_where(tmp_pa
     (source,) = open_sources([f"binance:{tmp_path}/day*"])
     book = PlainBook()
     for events in messages(list(cast(EventSource, source))):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
     assert book.state is BookState.SYNCING and book.levels == {Side.BID: {}, Side.ASK: {}}
     (example,) = source.problems.examples["gap"]
     assert example.startswith("day2:")
@@ -245,8 +244,7 @@ def compared_books(source: BybitHistorySource, truth: Bybit) -> int:
     (one,) = source.instruments
     book, valid = PlainBook(), 0
     for events in messages(source):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         if book.state is BookState.VALID and events["action"][-1] == Action.LEVEL:
             expected = truth.history[int(events["sequence"][-1])]
             for side, name in ((Side.BID, "b"), (Side.ASK, "a")):

@@ -35,8 +35,7 @@ def test_every_book_ticker_with_a_books_update_id_equals_that_book(name: str, sh
     books = Books(source.instruments, Dictionary())
     compared = 0
     for events in messages(source):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         books.apply(events)
         ticker = tickers.get(int(events["sequence"][-1]))
         if events["action"][0] != Action.LEVEL or ticker is None:
@@ -128,18 +127,18 @@ def test_a_valid_book_is_the_truth_whatever_is_lost(
     for position in (15, 5):
         ids = [u for u in known if u <= json.loads(lines[position].split(" ", 1)[1])["data"]["u"]]
         lines.insert(position, exchange.snapshot(random.choice(ids[-12:])))
-    if lost < len(lines):
+    whole = lost >= len(lines)
+    if not whole:
         del lines[lost]
     source = BinanceCaptureSource(capture(tmp_path_factory.mktemp("binance") / "capture", lines))
     book = PlainBook()
     valid = 0
     for events in messages(source):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         if book.state is BookState.VALID:
             valid += 1
             assert as_text(source, book) == exchange.history[int(events["sequence"][-1])]
-    if lost >= len(lines) and not futures:
+    if whole and not futures:
         assert valid >= 14
         assert int(events["sequence"][-1]) == exchange.update_id
 
@@ -161,8 +160,7 @@ def test_a_gap_clears_the_book_until_the_next_snapshot(tmp_path: Path) -> None:
     book = PlainBook()
     states = []
     for events in messages(source):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         states.append(book.state)
         snapshot = events["flags"][0] & Flag.SNAPSHOT
         if book.state is BookState.SYNCING and BookState.VALID in states and not snapshot:
@@ -224,8 +222,7 @@ def test_a_cut_gzip_file_gives_what_it_holds(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="truncated after line"):
         batches.extend(source)
     for events in messages(batches):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
     assert int(batches[-1]["sequence"][-1]) > 1200
     assert as_text(source, book) == exchange.history[int(batches[-1]["sequence"][-1])]
 

@@ -108,8 +108,7 @@ def book_row(book: PlainBook, depth: int) -> str:
 def replay(batches: Sequence[np.ndarray]) -> PlainBook:
     book = PlainBook()
     for events in messages(batches):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
     return book
 
 
@@ -121,8 +120,7 @@ def test_the_book_is_the_row_whatever_happens_below(
     book = PlainBook()
     seen = []
     for events in messages(LobsterSource(path, batch_size=7)):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         assert max(len(book.levels[Side.BID]), len(book.levels[Side.ASK])) <= depth
         seen.append(book_row(book, depth))
     assert seen == rows
@@ -141,8 +139,7 @@ def test_full_depth_messages_alone_rebuild_every_order(
     path.write_text("\n".join(lines))
     book = PlainBook()
     for events, truth in zip(messages(LobsterSource(path)), truths, strict=True):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         assert {order_id: tuple(order) for order_id, order in book.orders.items()} == truth
 
 
@@ -164,8 +161,7 @@ def test_orders_keep_their_ids_through_a_time_out_of_view(tmp_path: Path) -> Non
     source = LobsterSource(path)
     book = PlainBook()
     for events, (_, best, orders) in zip(messages(source), steps, strict=True):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         assert book.best(Side.BID) == [best]
         bids = sorted(volume for side, _, volume in book.orders.values() if side == Side.BID)
         assert bids == sorted(orders.values())
@@ -207,8 +203,7 @@ def test_halts_crosses_and_hidden_executions_leave_the_book_alone(tmp_path: Path
     states = []
     book = PlainBook()
     for events in messages(LobsterSource(path)):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         states.append(book.state)
     assert states[:4] == [BookState.VALID, BookState.STALE, BookState.STALE, BookState.VALID]
     assert book.orders == {5: [Side.BID, 5853300, 10]}
@@ -232,8 +227,7 @@ def test_malformed_lines_are_counted_and_the_next_row_is_right_again(tmp_path: P
     assert sum(map(len, source)) == sum(map(len, source)) > 0
     book = PlainBook()
     for number, events in enumerate(messages(source)):
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         row = int(events["sequence"][0])
         assert row == number + 1 or number >= 9
         assert (book.state is BookState.STALE) == (row in (20, 22))

@@ -480,8 +480,7 @@ def test_the_next_day_begins_with_empty_books(tmp_path: Path) -> None:
     book = PlainBook()
     for events in Merger(open_sources([f"itch:{tmp_path}/*"])):
         assert isinstance(events, np.ndarray)
-        for event in events[events["instrument"] == 0]:
-            book.apply(event)
+        book.apply_all(events[events["instrument"] == 0])
     assert list(book.orders) == [6] and book.state is BookState.VALID
 
 

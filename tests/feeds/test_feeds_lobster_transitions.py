@@ -100,8 +100,7 @@ def test_the_book_equals_every_row(name: str, shared_data: Path) -> None:
     count = 0
     for number, events in enumerate(messages(source)):
         assert set(events["sequence"].tolist()) == {number + 1}
-        for event in events:
-            book.apply(event)
+        book.apply_all(events)
         assert book.best(Side.BID) == rows[number][Side.BID]
         assert book.best(Side.ASK) == rows[number][Side.ASK]
         assert book.state is BookState.VALID

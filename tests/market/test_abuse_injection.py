@@ -161,8 +161,7 @@ def interrupted(clean: np.ndarray, seed: int) -> np.ndarray:
         return row
 
     for end in ends.tolist():
-        for event in clean[start:end]:
-            book.apply(event)
+        book.apply_all(clean[start:end])
         parts.append(clean[start:end])
         start = end
         if end not in chosen:

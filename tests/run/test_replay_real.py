@@ -33,7 +33,7 @@ from orderbook.views.program import CompiledProgram
 
 POSITIONS = 520
 # Of which the default run compares these.
-SAMPLED = 50
+SAMPLED = 30
 # The band is around the touch of the Binance captures, all the while.
 PARAMETERS = {"k": Decimal("0.25"), "low": Decimal(61600), "high": Decimal(61900)}
 # The best levels whose VWAPs the interpreter, which looks at every pair of levels too, compares.
@@ -172,8 +172,7 @@ def compare_with_duckdb(path: Path, views: dict[str, int]) -> Counter[str]:
     done = 0
     compared: Counter[str] = Counter()
     for position in sorted(set().union(*positions.values())):
-        for event in events[done:position]:
-            book.apply(event)
+        book.apply_all(events[done:position])
         running.apply(events[done:position])
         done = position
         recomputed.fill(book)
@@ -222,8 +221,7 @@ def windows(events: np.ndarray, count: int, length: int) -> Iterator[Window]:
     book = PlainBook()
     done = 0
     for position in spread(50, max(50, len(events) - 4 * length), count):
-        for event in events[done:position]:
-            book.apply(event)
+        book.apply_all(events[done:position])
         done = position
         start = _levels_as_events(book)
         low, high = start["price"][1:].min(), start["price"][1:].max()

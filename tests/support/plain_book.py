@@ -6,6 +6,8 @@ import numpy as np
 
 from orderbook.market.events import EVENT, Action, BookState, Flag, Side
 
+_FIELDS = ("action", "side", "order_id", "price", "volume")
+
 
 class PlainBook:
     """Orders or levels of one instrument, by the definitions of EVENT's actions."""
@@ -18,8 +20,15 @@ class PlainBook:
         self.told: list[tuple[Action, int, int, int, int]] = []
 
     def apply(self, event: np.void) -> None:
-        action, side = Action(event["action"]), int(event["side"])
-        order_id, price, volume = int(event["order_id"]), int(event["price"]), int(event["volume"])
+        self._apply(*(int(event[name]) for name in _FIELDS))
+
+    def apply_all(self, events: np.ndarray) -> None:
+        """One after the other; fields are taken out by column, which is a few times faster."""
+        for one in zip(*(events[name].tolist() for name in _FIELDS), strict=True):
+            self._apply(*one)
+
+    def _apply(self, number: int, side: int, order_id: int, price: int, volume: int) -> None:
+        action = Action(number)
         if action is Action.ADD:
             assert order_id not in self.orders
             assert volume > 0
