@@ -52,14 +52,11 @@ RESTS: dict[str, dict[str, str]] = {
 # Whose neighbours are found step by step, in an order that may be NULL: `explain` names that, where it is
 # not one of several columns.
 BY_NULLS = (
-    "Changes from bar to bar",
-    "How many sessions",
     "Neighbours of neighbours: Roll's spread",
     "Rows many places away",
     "Statistics over neighbours: autocorrelation",
     "Sums over windows of a number of rows",
     "The n-th row of the partition: `NTH_VALUE`",
-    "Weights by the time to the next row",
 )
 # In an order that may be NULL they are found when a row is read.
 FOUND_WHEN_READ = "`FIRST_VALUE`, `LAST_VALUE`"
