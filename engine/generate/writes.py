@@ -6,6 +6,7 @@ follows from maps that the event has not changed is left as it is (unchanged.py)
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
@@ -71,6 +72,8 @@ class Writes:
         self._changed: dict[str, Condition] = {}
         self._crossed: dict[str, Condition] = {}
         self._deferred: dict[str, Code] = {}
+        # Doubles that are written after their counts, and dropped then.
+        self._settled: set[str] = set()
 
     def statements(self, statements: Sequence[StatementPlan]) -> None:
         """Writes statements, level by level, and then what they touch."""
@@ -326,7 +329,7 @@ class Writes:
 
     def _drop_uncounted(self, count: str, keys: Sequence[str]) -> None:
         """Drops the entries of doubles whose last row is gone: a change of 0.0 does not reach them."""
-        alone = self._counted_by(count)
+        alone = [store for store in self._counted_by(count) if self._settled.isdisjoint(store.maps)]
         if not alone:
             return
         counting = self.plan.stores_of(count)[0]
@@ -397,10 +400,13 @@ class Writes:
     def _loop_writes(self, statements: Sequence[StatementPlan]) -> None:
         """Writes at every key that the loops of statements bind; loops they share are walked once."""
         emitter, running = self.emitter, list[Thread]()
-        targets = {s.target for s in statements}
+        written = Counter(s.target for s in statements for _ in s.pipelines)
+        counts = {name: self.plan.map(name).count for name in written}
+        # A count that is written twice may be 0 in between, when what it counts is not yet to be dropped.
+        self._settled = {name for name, count in counts.items() if count is not None and written[count] > 1}
         for statement in statements:
             # Doubles are written where their count is not 0.
-            last = self.plan.map(statement.target).count in targets
+            last = counts[statement.target] in written
             self._changed[statement.target] = ALWAYS
             self._crossed.pop(statement.target, None)
             if statement.erased:
@@ -413,6 +419,7 @@ class Writes:
         emitter.writer.forget()
         run(emitter, running)
         emitter.writer.forget()
+        self._settled = set()
 
     def _clear(self, target: str) -> None:
         names = [target, *(d.name for d in self.plan.directories_of(target))]
