@@ -35,6 +35,9 @@ _ONWARDS = f"{_W[:-1]} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
 _ALL = f"{_W[:-1]} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
 
 VIEWS: Mapping[str, str] = {
+    "doubles_of_groups": f"""SELECT symbol, b, SUM(d) AS s, SUM(x / r) AS t, AVG(d * d) AS a FROM
+        (SELECT symbol, id - id % 3 AS b, x, LAG(x + 2) {_W} AS r, x - LAG(x) {_W} AS d FROM t) m
+        GROUP BY symbol, b""",
     "frames_of_moves": f"""SELECT id, SUM(d) {_W[:-1]} ROWS 3 PRECEDING) AS s,
         AVG(GREATEST(d, 0)) {_W[:-1]} ROWS 2 PRECEDING) AS a
         FROM (SELECT symbol, ts, id, x - LAG(x) {_W} AS d FROM t) m""",
@@ -76,6 +79,14 @@ VIEWS: Mapping[str, str] = {
         GROUP BY symbol, volume * 3) g) m GROUP BY symbol""",
     "buckets_of_all": """SELECT SUM(p - c) AS s FROM (SELECT c, LEAD(c) OVER (ORDER BY b DESC) AS p FROM
         (SELECT volume - 1 AS b, ARG_MIN(volume + venue, id) AS c FROM t GROUP BY volume - 1) g) m""",
+    "neighbours_of_buckets": """SELECT symbol, SUM(d * e) AS s, COUNT(e) AS n FROM
+        (SELECT symbol, d, LAG(d) OVER (PARTITION BY symbol ORDER BY b) AS e FROM
+        (SELECT symbol, b, c - LAG(c) OVER (PARTITION BY symbol ORDER BY b) AS d FROM
+        (SELECT symbol, volume * 3 AS b, MAX(price) AS c FROM t GROUP BY symbol, volume * 3) g) m) k
+        GROUP BY symbol""",
+    "neighbours_by_what_may_be_null": """SELECT SUM(d * e) AS s, MAX(d - e) AS m FROM
+        (SELECT d, LAG(d) OVER (ORDER BY volume, id) AS e FROM
+        (SELECT volume, id, price - LAG(price) OVER (ORDER BY volume, id) AS d FROM t) m) k""",
     "the_order_itself": """SELECT symbol, SUM(n - volume) AS s, SUM(price * (n - volume)) AS w,
         COUNT(l) AS k FROM (SELECT symbol, price, volume, LEAD(volume) OVER w AS n,
         LAG(volume) OVER (ORDER BY volume DESC, id) AS l FROM t
@@ -263,7 +274,8 @@ _LOGARITHMIC = (
     *("flow_imbalance", "both_sides", "groups", "buckets", "filtered", "shown", "computed_value", "starts"),
     *("texts", "ends_of_texts", "texts_of_groups", "by_text", "counted_by_text"),
     *("known", "last_known", "ends_of_rows", "ends_of_ranges", "by_a_computed_order"),
-    *("buckets_that_may_be_null", "buckets_of_all", "the_order_itself"),
+    *("buckets_that_may_be_null", "buckets_of_all", "the_order_itself", "neighbours_of_buckets"),
+    "neighbours_by_what_may_be_null",
     *("by_what_may_be_null", "null_first", "shown_by_what_may_be_null", "frames_by_what_may_be_null"),
 )
 _BY_ROWS = ("rows_away", "rows_away_of_filtered", "frames_summed", "frames_to_both_sides", "frames_ahead")

@@ -52,9 +52,7 @@ RESTS: dict[str, dict[str, str]] = {
 # Whose neighbours are found step by step, in an order that may be NULL: `explain` names that, where it is
 # not one of several columns.
 BY_NULLS = (
-    "Neighbours of neighbours: Roll's spread",
     "Rows many places away",
-    "Statistics over neighbours: autocorrelation",
     "Sums over windows of a number of rows",
     "The n-th row of the partition: `NTH_VALUE`",
 )
@@ -114,12 +112,7 @@ ALONE = {
 
 
 # Of those by what may be NULL, where many declarations are compiled before the one that helps is told.
-LONG = (
-    TOO_LARGE,
-    "Neighbours of neighbours: Roll's spread",
-    "Statistics over neighbours: autocorrelation",
-    "Sums over windows of a number of rows",
-)
+LONG = (TOO_LARGE, "Sums over windows of a number of rows")
 
 
 def usual(number: int, construct: str) -> tuple[tuple[str, str], ...]:

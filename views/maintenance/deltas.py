@@ -54,7 +54,7 @@ from orderbook.views.calculus import (
 from orderbook.views.conditions import NULL, choose, linear_form, not_null
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.joined import joined_groups
-from orderbook.views.maintenance.neighbours import Beyond, absent, apart, next_beyond
+from orderbook.views.maintenance.neighbours import Beyond, absent, apart, from_order, in_order, next_beyond
 from orderbook.views.maintenance.sides import near_limits, side_limits
 from orderbook.views.names import apart_from, used_outside
 from orderbook.views.simplify import simplify
@@ -154,7 +154,7 @@ def _ordered_as(neighbour: Neighbour, row: Sequence[Scalar]) -> Domain:
                 Apply("if", (Apply("is_null", (Var() as column,)), Const() as when_null, Const())),
                 Apply("if", (Apply("not", (Apply("is_null", (Var() as other,)),)), Var() as itself, Const())),
             ) if column == other == itself:
-                found[column] = choose(Apply("=", (own_null, when_null)), NULL, own_value)
+                found[column] = from_order(own_null, own_value, when_null)
     return found
 
 
@@ -256,7 +256,7 @@ def _closed(domain: Domain, term: Term, relation: Relation) -> Domain:
         for variable, scalar in _equalities(term):
             used = set(scalar_variables(scalar))
             if variable not in closed and variable not in never and used and used <= set(closed):
-                value = substitute_scalar(scalar, closed)
+                value = in_order(substitute_scalar(scalar, closed))
                 closed[variable] = _guarded(value, [closed[v] for v in used & known], relation)
                 growing = True
         for factor in term:

@@ -30,12 +30,14 @@ from orderbook.views.calculus import (
     Val,
     Var,
     product,
+    scalar_variable_set,
     scalar_variables,
     substitute,
+    substitute_scalar,
     variable_set,
     with_body,
 )
-from orderbook.views.conditions import FALSE, choose, either
+from orderbook.views.conditions import FALSE, NULL, choose, either
 from orderbook.views.names import Canonical, bound_in, canonical
 from orderbook.views.simplify import simplify
 
@@ -279,22 +281,69 @@ def apart(one: Mapping[Var, Scalar], other: Mapping[Var, Scalar]) -> bool:
 
 def _elsewhere(one: Mapping[Var, Scalar], other: Mapping[Var, Scalar]) -> bool:
     """Whether `other` is the event's row, or another row from it, by variables that `one` has beyond it."""
-    named = {s: v for v, s in one.items() if isinstance(s, Beyond)}
-    for beyond in named:
-        if beyond.place:
+    for row in _rows_in(one):
+        said = {v: s for v, s in one.items() if not row.keys().isdisjoint(scalar_variable_set(s))}
+        if not row.keys() <= frozenset[Var]().union(*map(scalar_variable_set, said.values())):
             continue
-        at = [other.get(named[b]) if b in named else None for b in beyond.row]
-        if at == list(beyond.origin):
-            return True
-        there = at[0]
-        if (
-            isinstance(there, Beyond)
-            and at == list(there.row)
-            and there.same_order(beyond)
+        beyond = next(iter(row))
+        others = [
+            tuple(r)
+            for r in _rows_in(other)
+            if (there := next(iter(r))).same_order(beyond)
             and (there.greatest, there.steps) != (beyond.greatest, beyond.steps)
-        ):
-            return True
+        ]
+        for values in (beyond.origin, *others):
+            by: dict[Var, Scalar] = dict(zip(row, values, strict=True))
+            if all(other.get(v) == of_row(s, by) for v, s in said.items()):
+                return True
     return False
+
+
+def _rows_in(domain: Mapping[Var, Scalar]) -> "list[dict[Beyond, None]]":
+    """The rows beyond the event's that a domain names, their values in order."""
+    found = (v for s in domain.values() for v in scalar_variables(s) if isinstance(v, Beyond))
+    return [dict.fromkeys(row) for row in dict.fromkeys(v.row for v in found)]
+
+
+def from_order(null: Scalar, value: Scalar, when_null: Scalar) -> Scalar:
+    """What may be NULL, of the two values that it is ordered by: whether it is, and its value."""
+    match null, value:
+        case (
+            Apply("if", (Apply("is_null", (one,)), Const() as flag, Const())),
+            Apply("if", (Apply("not", (Apply("is_null", (other,)),)), itself, Const())),
+        ) if one == other == itself and flag == when_null:
+            return one
+    return choose(Apply("=", (null, when_null)), NULL, value)
+
+
+def of_row(scalar: Scalar, row: Mapping[Var, Scalar]) -> Scalar:
+    """A value at a place of an order, or what `from_order` makes of two, of another row."""
+    match scalar:
+        case Apply("if", (Apply("=", (null, Const() as when_null)), empty, value)) if empty == NULL:
+            return from_order(substitute_scalar(null, row), substitute_scalar(value, row), when_null)
+    return substitute_scalar(scalar, row)
+
+
+def in_order(scalar: Scalar) -> Scalar:
+    """A scalar; where it is what an order has of a value that `from_order` made, the one that made it."""
+    match scalar:
+        case Apply("if", (Apply("is_null", (made,)), Const() as flag, Const())):
+            null, _ = _made_from(made, flag)
+            return null or scalar
+        case Apply("if", (Apply("not", (Apply("is_null", (made,)),)), itself, Const())) if made == itself:
+            _, value = _made_from(made)
+            return value or scalar
+    return scalar
+
+
+def _made_from(scalar: Scalar, flag: Const | None = None) -> tuple[Scalar, Scalar] | tuple[None, None]:
+    """The values beyond that `from_order` has made a scalar of."""
+    match scalar:
+        case Apply("if", (Apply("=", (Beyond() as null, when_null)), empty, Beyond() as value)) if (
+            empty == NULL
+        ):
+            return (null, value) if flag in (None, when_null) else (None, None)
+    return None, None
 
 
 def absent(beyond: Beyond) -> Poly:
