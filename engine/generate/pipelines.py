@@ -36,14 +36,15 @@ Types = Mapping[Var, Type]
 class Thread:
     """A pipeline on its way: its next step, what is bound so far, and where its value goes.
 
-    last: whether that reads what others write, which so come first.
+    writes: the map that it goes to; after: the one that is to be written before, if any is.
     """
 
     pipeline: Pipeline
     names: Names
     types: Types
     sink: Sink
-    last: bool = False
+    writes: str = ""
+    after: str = ""
     at: int = 0
 
     @property
@@ -61,9 +62,9 @@ class Sum:
 
 
 def threads(
-    pipelines: Iterable[Pipeline], names: Names, types: Types, sink: Sink, last: bool = False
+    pipelines: Iterable[Pipeline], names: Names, types: Types, sink: Sink, writes: str = "", after: str = ""
 ) -> list[Thread]:
-    return [Thread(p, dict(names), types, sink, last) for p in pipelines]
+    return [Thread(p, dict(names), types, sink, writes, after) for p in pipelines]
 
 
 def sum_of(emitter: Emitter, wanted: Sum, names: Names) -> Code:
@@ -159,26 +160,34 @@ def run(emitter: Emitter, running: Sequence[Thread]) -> None:
             loop = thread.steps[0]
             assert isinstance(loop, Loop)
             loops.setdefault(_loop_text(emitter, loop, thread.names), []).append(thread)
-        elif thread.last:
+        elif thread.after:
             ended.append(thread)
         else:
             _end(thread)
-    apart = len(branches) + len(loops) + bool(ended) > 1
-    for last in (False, True) if apart else (None,):
-        for condition, together in _of(branches, last):
+    several, walked = _in_turn(branches), _in_turn(loops)
+    for turn in (0, 1):
+        for condition, together in several[turn].items():
             with emitter.writer.block(f"if {condition}:"):
                 run(emitter, together)
-        for _, together in _of(loops, last):
+        for together in walked[turn].values():
             _loop(emitter, together)
     for thread in ended:
         _end(thread)
 
 
-def _of(groups: Mapping[str, list[Thread]], last: bool | None) -> Iterator[tuple[str, list[Thread]]]:
-    """The groups of those threads that come last, or of the others; None: of all."""
+_Groups = Mapping[str, list[Thread]]
+
+
+def _in_turn(groups: _Groups) -> tuple[_Groups, _Groups]:
+    """Groups, and then those of their threads that come after what stands in another group."""
+    first, then = dict[str, list[Thread]](), dict[str, list[Thread]]()
     for text, together in groups.items():
-        if some := [t for t in together if last is None or t.last is last]:
-            yield text, some
+        apart = [t for t in together if t.after and not any(t.after == o.writes for o in together)]
+        if apart:
+            then[text] = apart
+        if rest := [t for t in together if t not in apart]:
+            first[text] = rest
+    return first, then
 
 
 def _end(thread: Thread) -> None:
@@ -254,8 +263,8 @@ def _loop(emitter: Emitter, together: Sequence[Thread]) -> None:
         inside: dict[str, list[Thread]] = {}
         for thread in together:
             inside.setdefault(_enter(emitter, store, words, values, thread), []).append(thread)
-        for last in (False, True) if len(inside) > 1 else (None,):
-            for condition, entered in _of(inside, last):
+        for turn in _in_turn(inside):
+            for condition, entered in turn.items():
                 with emitter.writer.block(f"if {condition}:"):
                     run(emitter, entered)
 

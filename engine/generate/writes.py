@@ -406,7 +406,8 @@ class Writes:
         self._settled = {name for name, count in counts.items() if count is not None and written[count] > 1}
         for statement in statements:
             # Doubles are written where their count is not 0.
-            last = counts[statement.target] in written
+            count = counts[statement.target] or ""
+            after = count if count in written else ""
             self._changed[statement.target] = ALWAYS
             self._crossed.pop(statement.target, None)
             if statement.erased:
@@ -415,7 +416,9 @@ class Writes:
             elif statement.op == ":=":
                 self._clear(statement.target)
             sink = partial(self._loop_write, statement)
-            running += threads(statement.pipelines, self.names, statement.types, sink, last)
+            running += threads(
+                statement.pipelines, self.names, statement.types, sink, statement.target, after
+            )
         emitter.writer.forget()
         run(emitter, running)
         emitter.writer.forget()

@@ -5,7 +5,6 @@ its input, so that the run goes on undisturbed. What an answer needs is imported
 """
 
 import asyncio
-import gc
 import json
 import os
 import pickle
@@ -65,8 +64,6 @@ async def answer_of(question: Question) -> dict[str, Any]:
 def main() -> int:
     """Print the answer, or why there is none; the exit code."""
     give_way(_NICE)
-    # To look for garbage among what is imported takes an eighth of that time.
-    gc.set_threshold(50_000)
     question: Question = pickle.load(sys.stdin.buffer)
     try:
         answer = question.answer()
