@@ -29,4 +29,19 @@ SELECT a FROM r WHERE a > ALL (SELECT c FROM s WHERE s.b > r.b) AND b <> ANY (SE
 -- exists_or_else
 SELECT a, COUNT(*) AS n FROM r WHERE a > 1 OR EXISTS (SELECT 1 FROM s WHERE s.b = r.b AND s.c > r.c)
     GROUP BY a
+-- groups_whose_sum_is_among_rows
+SELECT a, SUM(c) AS v FROM r GROUP BY a HAVING SUM(c) IN (SELECT c FROM s)
+-- groups_whose_count_is_not_among_rows
+SELECT b, COUNT(*) NOT IN (SELECT c FROM s WHERE s.b = r.b) AS x FROM r GROUP BY b
+-- groups_of_the_largest_sum
+SELECT a FROM r GROUP BY a HAVING SUM(b) >= ALL (SELECT SUM(b) FROM r GROUP BY a)
+-- groups_above_any_row_beside_a_mean
+SELECT a, MAX(b) - (SELECT MIN(b) FROM s) > ANY (SELECT c FROM s) AS x, COUNT(*) AS n FROM r GROUP BY a
+-- expressions_of_groups_among_rows
+SELECT a + b AS k, COUNT(*) AS n FROM r GROUP BY a + b HAVING a + b IN (SELECT c FROM s)
+-- all_rows_whose_count_is_among_others
+SELECT COUNT(*) AS n, COUNT(*) IN (SELECT b FROM s) AS x FROM r
+-- ranks_among_rows
+SELECT b, n FROM (SELECT b, n, RANK() OVER (ORDER BY n) IN (SELECT c FROM s) AS x FROM (SELECT b, COUNT(*)
+    AS n FROM r GROUP BY b) g) d WHERE x
 """

@@ -40,6 +40,8 @@ from orderbook.views.binding.bound import (
     ScalarSubquery,
     Select,
     Source,
+    Window,
+    has,
     most_rows,
 )
 from orderbook.views.binding.literals_and_casts import LITERAL_HANDLERS
@@ -149,6 +151,9 @@ def _with_each(
 def _any(binder: Binder, op: str, parts: Sequence[exp.Expr], query: exp.Expr, scope: Scope) -> Expression:
     rows = _Rows(binder, query, scope, len(parts))
     equal = [comparison(op, binder.value(p, scope), c) for p, c in zip(parts, rows.columns, strict=True)]
+    if scope.aggregated and any(has(e, Window) for e in equal):
+        instead = "compute it in a derived table and compare its column"
+        raise refusal(binder, "window over groups compared with a subquery", instead, parts[0])
     found = rows.some(equal)
     if not any(e.nullable for e in equal):
         return found

@@ -106,6 +106,10 @@ class GroupedScope(Mapping[str, Mapping[str, Value]]):
         return len(self.scope)
 
 
+# The source of the values of a group that a condition of a subquery asks for.
+_OF_GROUP = "values of the group"
+
+
 @dataclass(slots=True)
 class ValueTranslator(Names):
     """Translates expressions; what reads rows of its own is left to the layers above."""
@@ -136,7 +140,7 @@ class ValueTranslator(Names):
             case bound.Case():
                 return self._case(expression, scope, lifts, group)
             case bound.ScalarSubquery(query):
-                return self.subquery(query, scope, lifts)
+                return self.subquery(*self._beside_group(query, scope, lifts, group), lifts)
             case bound.Aggregate() | bound.Window():
                 if group is None:
                     raise ValueError(f"{expression.function} outside of rows")
@@ -179,6 +183,33 @@ class ValueTranslator(Names):
         value = self.value(expression, scope, lifts, group)
         holds = truth(value.scalar)
         return both(value.valid, holds), both(value.valid, negation(holds))
+
+    def _beside_group(
+        self, query: bound.Select, scope: Scope, lifts: list[Factor], group: Group | None
+    ) -> tuple[bound.Select, Scope]:
+        """A subquery, and its scope, with columns for what its WHERE asks of the group around it.
+
+        There it has no aggregates and windows of its own, but `SUM(x) IN (query)` compares with each row.
+        """
+        if group is None or query.where is None:
+            return query, scope
+        grouped = scope.grouped if isinstance(scope, GroupedScope) else {}
+        found: dict[bound.Expression, Value] = {}
+
+        def column(node: bound.Expression) -> bound.Expression | None:
+            if isinstance(node, bound.ScalarSubquery | bound.ColumnRef):
+                return node
+            if not isinstance(node, bound.Aggregate | bound.Window) and node not in grouped:
+                return None
+            if node not in found:
+                found[node] = self.value(node, scope, lifts, group)
+            return bound.ColumnRef(_OF_GROUP, str(list(found).index(node)), node.type, node.nullable)
+
+        where = bound.rewritten(query.where, column)
+        if not found:
+            return query, scope
+        values = {str(place): value for place, value in enumerate(found.values())}
+        return replace(query, where=where), {**scope, _OF_GROUP: values}
 
     def _case(self, case: bound.Case, scope: Scope, lifts: list[Factor], group: Group | None) -> Value:
         result = cast(self.value(case.otherwise, scope, lifts, group), case.type)
