@@ -123,6 +123,10 @@ class Derived:
         return name
 
 
+# Keys that are walked one by one rather than that all groups are asked how many of them they have.
+_FEW = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class Restriction:
     """The factors that depend on a key: bounds and cuts answer `taken`, `lifts` are the sums of cuts.
@@ -143,6 +147,12 @@ class Restriction:
     @property
     def narrows(self) -> bool:
         return bool(self.bounds.high) or any(isinstance(f, Cmp) for f in self.taken)
+
+    @property
+    def takes_few(self) -> bool:
+        """Whether few keys lie before a cut: no entry weighs less than 1."""
+        ends = [c.limit.value for c in self.cuts if c.leading and isinstance(c.limit, Const)]
+        return any(isinstance(end, int) and end <= _FEW for end in ends)
 
     @property
     def is_window(self) -> bool:
@@ -644,6 +654,11 @@ class _Term:
         for variable in free if len(free) > 1 and factor is read and not one else ():
             others = [v for v in free if v != variable]
             if self._grouped(read, variable, frozenset(others)):
+                first = self._restriction(read, variable, self.known)
+                if first.takes_few:
+                    return (int(scan), far, len(free)), partial(
+                        self._loop_range, read, factor, variable, first
+                    )
                 rank = (int(scan), far, len(others))
                 for other in filter(partial(self._orders, read), others):
                     within = self._restriction(read, other, self.known)
