@@ -17,7 +17,14 @@ from orderbook.core.changes import CHECKED, END_OF_EVENT, END_OF_MESSAGE, Change
 from orderbook.core.errors import DataError
 from orderbook.engine.runtime.engine_state import EngineState
 from orderbook.engine.runtime.interface import Runtime
-from orderbook.engine.runtime.map_entries import Match, exact_values, matching, relations_to_fill
+from orderbook.engine.runtime.map_entries import (
+    Match,
+    exact_values,
+    matched_together,
+    matching,
+    relations_to_fill,
+    rounded_together,
+)
 from orderbook.engine.runtime.relation_store import RelationStore, RowsCopy
 from orderbook.views.calculus import Rel, Var, relations
 from orderbook.views.m3 import MapDeclaration, Program
@@ -119,14 +126,15 @@ def hand_over(
     known: the relations of the old program whose rows are there. Raises DataError where others are needed.
     """
     by_hand = maps_by_hand(old.texts) & maps_by_hand(new.texts)
-    matches = matching(old.program, new.program, by_hand)
+    matches = matched_together(new.program, matching(old.program, new.program, by_hand))
     needed = relations_to_fill(new.program, matches)
     unknown = {r.name for r in old.relations} - set(known)
     for name in sorted(needed & unknown):
         raise not_kept(name)
+    rounded = frozenset[str]().union(*rounded_together(new.program))
     for declaration in new.program.maps:
         # What is filled anew is the same, but for the rounding of doubles and M3 written by hand.
-        same = declaration.type.kind is not Kind.DOUBLE and declaration.name not in by_hand
+        same = declaration.type.kind is not Kind.DOUBLE and declaration.name not in rounded | by_hand
         if same and matches and relations(declaration.definition) <= needed:
             matches.pop(declaration.name, None)
     return matches, needed

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from orderbook.core.changes import NULL_CODE
 from orderbook.core.files import ArrayRows
-from orderbook.views.calculus import ZERO, relations
+from orderbook.views.calculus import ZERO, maps_read, relations
 from orderbook.views.m3 import MapDeclaration, Program
 from orderbook.views.names import canonical
 from orderbook.views.types import Kind, Relation, Type
@@ -59,6 +59,30 @@ def definition_form(declaration: MapDeclaration) -> tuple[object, tuple[int, ...
         return (kind, declaration.name, declaration.key_types), tuple(range(len(declaration.keys)))
     form, places = canonical(declaration.keys, declaration.definition)
     return (kind, form), places
+
+
+def rounded_together(program: Program) -> list[frozenset[str]]:
+    """Maps of doubles with those that statements make of them; each map in one set at most.
+
+    A rank by a sum of doubles, and what a condition on it counts, follow the sum as it was rounded. Added up
+    in another order it may be rounded otherwise, so that they are taken over, or filled anew, with it.
+    """
+    filled = {m.name for m in program.maps if m.definition != ZERO}
+    doubles = {m.name for m in program.maps if m.type.kind is Kind.DOUBLE} & filled
+    sets: dict[str, set[str]] = {}
+    for statement in (s for t in program.triggers for s in t.statements if s.target in filled):
+        read = maps_read(statement.value) & doubles - {statement.target} if doubles else ()
+        if not read:
+            continue
+        joined = {statement.target, *read}.union(*(sets.get(m, ()) for m in (statement.target, *read)))
+        sets |= dict.fromkeys(joined, joined)
+    return list({id(found): frozenset(found) for found in sets.values()}.values())
+
+
+def matched_together(program: Program, matches: Mapping[str, Match]) -> dict[str, Match]:
+    """The matches of a program's maps, but for those that are rounded together with one that has none."""
+    apart = [found for found in rounded_together(program) if not found <= matches.keys()]
+    return {name: match for name, match in matches.items() if not any(name in found for found in apart)}
 
 
 def relations_to_fill(program: Program, matches: Mapping[str, Match]) -> frozenset[str]:

@@ -22,6 +22,7 @@ from orderbook.engine.runtime.map_entries import (
     Match,
     RowCounts,
     exact_values,
+    matched_together,
     matching,
     recode,
     relations_to_fill,
@@ -114,7 +115,7 @@ def carried_over(
     _check_declarations(layout, program)
     codes = codes_of(program.dictionary, state.strings)
     source = _Rows(state, layout, program, codes, others)
-    matches = layout.matches(own)
+    matches = matched_together(program.program, layout.matches(own))
     needed = sorted(relations_to_fill(program.program, matches))
     rows = {name: source.known(name) for name in needed}
     unknown = frozenset(name for name, found in rows.items() if found is None)

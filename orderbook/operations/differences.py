@@ -12,7 +12,7 @@ from typing import Any
 from orderbook.configuration.configuration import Configuration
 from orderbook.engine.plan.describe import Cost
 from orderbook.engine.plan.planner import plan
-from orderbook.engine.runtime.map_entries import Match, matching, relations_to_fill
+from orderbook.engine.runtime.map_entries import Match, matched_together, matching, relations_to_fill
 from orderbook.operations.explain import STAGES
 from orderbook.operations.overview import event_costs, map_costs
 from orderbook.operations.view_parts import part_of
@@ -109,7 +109,7 @@ class Differences:
 def program_differences(before: CompiledProgram, after: CompiledProgram) -> Differences:
     """What changes from one program to the other, settings apart."""
     by_hand = maps_by_hand(before.texts) & maps_by_hand(after.texts)
-    matches = matching(before.program, after.program, by_hand)
+    matches = matched_together(after.program, matching(before.program, after.program, by_hand))
     new = tuple(one.name for one in after.program.maps if one.name not in matches)
     held = {match.name for match in matches.values()}
     needed = relations_to_fill(after.program, matches) if new else frozenset()

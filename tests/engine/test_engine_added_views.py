@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 from backends import BACKENDS, contents, new_row, old_row
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from samples import PATIENCE, examples
 
@@ -134,6 +134,50 @@ def test_an_added_view_equals_one_from_the_start(backend: Backend, name: str) ->
         for relation, row in live:
             late.delete(relation, row)
         assert not any(late.map_sizes().values())
+
+    check()
+
+
+HEAVIEST = """CREATE VIEW heaviest AS
+    SELECT venue, SUM(weight) AS weight FROM quotes GROUP BY venue ORDER BY weight DESC, venue LIMIT 2;
+CREATE VIEW heavy AS SELECT COUNT(*) AS n
+    FROM (SELECT venue, SUM(weight) AS weight FROM quotes GROUP BY venue) WHERE weight > 0.0;"""
+# Of these a double keeps little when they are added up in another order.
+apart = st.builds(
+    lambda venue, weight: quote(venue=venue, weight=weight),
+    st.sampled_from(["X", "Y", "Z", None]),
+    st.sampled_from([1e60, -1e60, 1e30, -1e30, 0.001, -0.001, None]),
+)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_added_ranks_and_conditions_follow_the_sums_of_doubles_that_are_shown(backend: Backend) -> None:
+    steps = st.lists(
+        st.one_of(st.tuples(st.just("quotes"), apart), st.tuples(st.just("delete"), st.integers(0, 9)))
+    )
+
+    def of(*weights: float) -> list[Step]:
+        return [("quotes", quote(venue="X", weight=weight)) for weight in weights]
+
+    @examples(20)
+    @given(steps, steps)
+    # Of the first three the sum keeps 0.001, filled anew from what is left then.
+    @example([*of(1e60, 1e30, 0.001), ("delete", 0), ("delete", 0)], of(0.25, -0.3))
+    def check(before: list[Step], after: list[Step]) -> None:
+        engine = orderbook.Engine(program(), backend)
+        live: list[tuple[str, Row]] = []
+        for place, event in enumerate([*before, *after, *[("delete", 0)] * (len(before) + len(after))]):
+            if place == len(before):
+                engine.add_view(HEAVIEST)
+            play(engine, event, live)
+            follow(live, event)
+            if place >= len(before):
+                shown = [(row.venue, row.weight) for row in engine["weights"].values()]
+                shown.sort(key=lambda r: (r[1] is None, -(r[1] or 0.0), r[0] is None, r[0]))
+                assert sorted(shown[:2], key=str) == sorted(
+                    [(row.venue, row.weight) for row in engine["heaviest"].values()], key=str
+                )
+                assert engine["heavy"][()].n == sum(weight is not None and weight > 0 for _, weight in shown)
 
     check()
 

@@ -74,6 +74,27 @@ NULL_VIEWS = {
     "null_levels": "SELECT symbol, price, SUM(volume) AS v, "
     "ROW_NUMBER() OVER (PARTITION BY symbol ORDER BY price DESC) AS level FROM n GROUP BY symbol, price "
     "QUALIFY level <= 2",
+    "null_first_sums": "SELECT symbol, SUM(id) AS s FROM n GROUP BY symbol ORDER BY s DESC, symbol LIMIT 2",
+    "null_first_sums_nulls_first": "SELECT volume, SUM(id) AS s FROM n GROUP BY volume "
+    "ORDER BY s NULLS FIRST, volume DESC NULLS FIRST LIMIT 2 OFFSET 1",
+    "null_first_wide_sums": "SELECT id, SUM(price * volume) AS s FROM n GROUP BY id ORDER BY s, id LIMIT 2",
+    "null_first_sums_of_doubles": "SELECT volume, SUM(price) AS s, COUNT(*) AS c FROM nd GROUP BY volume "
+    "ORDER BY s DESC, volume LIMIT 2",
+    "null_first_quotients_of_doubles": "SELECT volume, SUM(price) / COUNT(price) AS q FROM nd "
+    "GROUP BY volume ORDER BY q NULLS FIRST, volume LIMIT 2",
+    "null_first_sums_of_partitions": "SELECT symbol, id, SUM(volume) AS s FROM n GROUP BY symbol, id QUALIFY "
+    "ROW_NUMBER() OVER (PARTITION BY symbol ORDER BY s DESC, id) <= 1",
+    "null_first_ranks_of_sums": "SELECT volume, SUM(price) AS s FROM nd GROUP BY volume "
+    "QUALIFY RANK() OVER (ORDER BY s DESC) <= 2",
+    "null_first_extremes": "SELECT symbol, MAX(price) AS m FROM n GROUP BY symbol ORDER BY m, symbol LIMIT 2",
+    "null_first_differences_of_extremes": "SELECT volume, MAX(price) - MIN(price) AS m FROM nd "
+    "GROUP BY volume ORDER BY m DESC, volume LIMIT 2",
+    "null_first_by_what_is_first": "SELECT symbol, ARG_MAX(-price, price) - ARG_MIN(price, price) AS m "
+    "FROM n GROUP BY symbol ORDER BY m DESC, symbol LIMIT 2",
+    "null_ranks_of_sums": "SELECT volume, RANK() OVER (ORDER BY SUM(price) DESC) AS k, "
+    "RANK() OVER (ORDER BY MIN(size)) AS d FROM nd GROUP BY volume",
+    "null_groups_above": "SELECT COUNT(*) AS c, SUM(s) AS t FROM (SELECT volume, SUM(price) AS s FROM nd "
+    "GROUP BY volume) g WHERE s > (SELECT AVG(price) FROM nd)",
     "null_distinct_on": "SELECT DISTINCT ON (symbol) symbol, price FROM n ORDER BY symbol, price DESC",
     "null_one": "SELECT (SELECT price FROM n ORDER BY volume DESC, price LIMIT 1) AS p",
     "null_all": "SELECT id FROM n WHERE price > ALL (SELECT price FROM o)",

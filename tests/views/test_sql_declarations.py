@@ -33,21 +33,13 @@ KEY = "PRIMARY KEY"
 UNIQUE = {"without keys": KEY, "bare": KEY}
 # A row over books, which have no key where their prices are doubles.
 TEXTS = "`LAG`, `LEAD` of `TEXT`, and where the key that decides holds one"
-# A sum of doubles that may be NULL would have to be both, exact and NOT NULL, and explain names the first.
-RANKED = (
-    "First groups, by what may need 128 bits",
-    "First groups, by a mean or what else is computed of aggregates",
-)
-# Levels in derived tables up to a share of all: neither their prices nor their volumes may be NULL.
 SHARE = "Levels that make up a share of the volume"
 REACHED = ("Level at which a volume is reached", "Cost to trade a volume")
 # What a row's class rests on: by construct and spelling, what the refusal or `explain` names.
 RESTS: dict[str, dict[str, str]] = {
     "Nested sum with an inequality (VWAP)": dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
     TEXTS: {**UNIQUE, "nullable": KEY},
-    **{groups: dict.fromkeys(("nullable", "bare"), "NOT NULL") for groups in RANKED},
-    SHARE: {"unchecked": "CHECK (volume >= 0)"},
-    **{reached: dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)") for reached in REACHED},
+    **{reached: dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)") for reached in (SHARE, *REACHED)},
 }
 # Whose neighbours are found step by step, in an order that may be NULL: `explain` names that, where it is
 # not one of several columns.
@@ -60,19 +52,15 @@ BY_NULLS = (
 FOUND_WHEN_READ = "`FIRST_VALUE`, `LAST_VALUE`"
 # Of doubles that may be NULL, in an order that may be, there are too many cases.
 TOO_LARGE = "Flow between rows, with four neighbours of one window"
-# Either of two columns may be NULL, and explain tries one at a time.
-ON_SEVERAL = ((SHARE, "nullable"), (SHARE, "bare"))
 # Sums and differences of doubles are rounded, so that no range or cut of them is exact.
 OF_DOUBLES = {
     "Nested sum with an inequality (VWAP)": "DECIMAL(18, 8) CHECK (volume >= 0)",
     **dict.fromkeys(REACHED, "DECIMAL(18, 8) CHECK (volume >= 0)"),
-    "Groups above a mean of others": "DECIMAL(18, 8)",
-    **dict.fromkeys(RANKED, "DECIMAL(18, 8)"),
 }
-# Both columns would have to be exact, and explain tries one at a time.
-OF_TWO_DOUBLES = ("First groups, by what may be NULL", SHARE)
-# Sums of doubles are not kept in order: a row's rank is computed when it is read.
-RANKED_WHEN_READ = "Ranks and shares of groups"
+# Price and volume would have to be exact, and explain tries one at a time.
+OF_TWO_DOUBLES = (SHARE,)
+# A group without a value has none of either sum, or 0 of the one that it is divided by.
+NULL_IN_TWO_WAYS = "First groups, by what may be NULL"
 
 
 def declared(kind: str, never_null: bool, checked: bool, keyed: bool) -> str:
@@ -106,8 +94,7 @@ def compiled(query: str, kind: str, spelling: str) -> CompiledProgram | str:
 
 
 ALONE = {
-    *(*RESTS, *OF_DOUBLES, *OF_TWO_DOUBLES, *(construct for construct, _ in ON_SEVERAL)),
-    *(RANKED_WHEN_READ, FOUND_WHEN_READ),
+    *(*RESTS, *OF_DOUBLES, *OF_TWO_DOUBLES, NULL_IN_TWO_WAYS, FOUND_WHEN_READ),
 }
 
 
@@ -150,19 +137,20 @@ def test_a_declaration_keeps_the_class_or_is_named(
         return
     named = OF_DOUBLES.get(construct) if kind == "DOUBLE" else rests
     worst = str(worst_event(found.program))
-    if (kind == "DOUBLE" and construct == RANKED_WHEN_READ) or (nullable and construct == FOUND_WHEN_READ):
+    if nullable and construct == FOUND_WHEN_READ:
         assert worst == str(Cost.CONSTANT)
+    elif nullable and kind == "DOUBLE" and construct == NULL_IN_TWO_WAYS:
+        assert worst == str(Cost.LINEAR)
     elif nullable and construct in BY_NULLS:
         assert worst != cost
         if spelling == "nullable":
             assert "NOT NULL" in declarations(found, "v")[0]
-    elif (construct, spelling) in ON_SEVERAL or (construct in OF_TWO_DOUBLES and kind == "DOUBLE"):
+    elif construct in OF_TWO_DOUBLES and kind == "DOUBLE":
         assert worst != cost
     elif named is None:
         assert worst == cost
     else:
         advice = declarations(found, "v")
         assert worst != cost
-        one_of_two = kind == "DOUBLE" and construct in RANKED and rests is not None
         assert len(advice) == 1 and named in advice[0]
-        assert advice[0].endswith("" if one_of_two else f"would make {worst} {cost}")
+        assert advice[0].endswith(f"would make {worst} {cost}")

@@ -450,7 +450,8 @@ class Finisher:
             self._top((), order, limit)
 
     def _top(self, partition: Iterable[int], order: Iterable[OrderKey], limit: RowLimit) -> None:
-        partition, order = tuple(partition), tuple(k for key in order for k in self._words(key))
+        partition = tuple(partition)
+        order = tuple(k for place, key in enumerate(order) for k in self._words(key, leading=not place))
         used = [slot for slot in (*partition, *(k.slot for k in order)) if slot is not None]
         outputs = [o.expression for o in self.select.outputs]
         repeated = [self._value(s) for s in used if s < len(outputs)]
@@ -465,13 +466,13 @@ class Finisher:
         )
         self.select = replace(self.select, top=top)
 
-    def _words(self, key: OrderKey) -> list[OrderKey]:
-        """What a TEXT is ordered by, as hidden expressions; groups by it are groups by these too."""
+    def _words(self, key: OrderKey, leading: bool) -> list[OrderKey]:
+        """What a TEXT is ordered by, as hidden expressions; groups in its order are groups by these too."""
         value = self._value(key.slot)
         words = order_words(value)
         if words == (value,):
             return [key]
-        if value in self.select.group_by:
+        if leading and value in self.select.group_by:
             self.select = replace(self.select, group_by=(*self.select.group_by, *words))
         first = len(self.select.outputs) + len(self.hidden)
         self.hidden += words

@@ -21,6 +21,7 @@ from orderbook.views.calculus import (
     Term,
     Val,
     Var,
+    maps_read,
     nested_relations,
     product,
     relations,
@@ -237,6 +238,8 @@ class Compiler:
         value = self._over_maps(Poly(piece.terms), bound, needed, apart, materialiser)
         keys = frozenset(k for k in piece.keys if isinstance(k, Var))
         value = Poly(tuple(_with_rows(_given(t, piece.given, keys) + t, beyond, keys) for t in value.terms))
+        if piece.op == ":=" and declaration.name in maps_read(value):
+            raise ValueError(f"map {declaration.name} is made of itself")
         return Statement(declaration.name, piece.keys, piece.op, ordered_statement(value, event), piece.after)
 
     def _rows_beyond(

@@ -43,7 +43,7 @@ from orderbook.views.calculus import (
     with_body,
     with_scalars,
 )
-from orderbook.views.conditions import linear_form
+from orderbook.views.conditions import is_condition, linear_form
 from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.components import Bound, components_of, split_mixed
@@ -53,6 +53,10 @@ from orderbook.views.materialization import Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import INT64_MAX, Kind, Relation, Type, unscaled
+
+
+# What binds a variable to a value of the rows of a group.
+Aggregate = Lift | Extreme
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +77,16 @@ def ranked_groups(
     types: dict[Var, Type],
     known: Mapping[str, Relation],
     ordered: frozenset[Var] = frozenset(),
+    chosen: bool = False,
 ) -> RankedGroups | None:
     """The groups of a term that are compared by an aggregate, or `ordered` by it; None where it has none.
 
-    `bound` is known from outside; `types` gets the types of the variables that are bound to values.
+    `bound` is known from outside; `types` gets the types of the variables that are bound to values. `chosen`:
+    groups that conditions on their aggregates choose are such, where other rows are aggregated by their key.
     """
     for exists in term:
         if isinstance(exists, Exists) and frozenset(exists.group) - bound:
-            found = _Ranking(term, exists, bound, types, known, ordered).groups()
+            found = _Ranking(term, exists, bound, types, known, ordered, chosen).groups()
             if found is not None:
                 return found
     return None
@@ -96,13 +102,15 @@ class _Ranking:
     types: dict[Var, Type]
     known: Mapping[str, Relation]
     ordered: frozenset[Var]
+    chosen: bool
 
     def groups(self) -> RankedGroups | None:
         compared = self.ordered.union(*(variable_set(f) for f, _ in _comparisons(self.term)))
         kinds = dict(self._own_lifts())
         if compared.isdisjoint(f.var for f in kinds):
             return None
-        lifts = {f.var: f for f in kinds if self._reaches_few(f)}
+        every = {f.var: f for f in kinds}
+        lifts = {v: f for v, f in every.items() if self._reaches_few(f, every)}
         self.types |= {f.var: kind for f, kind in kinds.items() if f.var in lifts}
         around = self.bound | bound_in(self.term)
         others = around - {*self.exists.group, *lifts}
@@ -119,12 +127,15 @@ class _Ranking:
                 elif own not in computed and met & (elsewhere | beside) and self._is_value(own, lifts):
                     computed[own] = self._variable_of(own, computed.values())
         used = {*wanted, *(v for own in computed for v in variable_set(Val(own)) if v in lifts)}
+        conditions = [f for f in self.term if self._is_condition(f, lifts)]
         if not used:
-            return None
-        conditions = [f for f in self.term if self._is_condition(f, lifts)] if computed else []
+            if not conditions or not self.chosen or not self._is_read_beside(lifts):
+                return None
+            conditions = [f for f in self.term if f in conditions or self._is_of_key(f)]
         used |= {v for f in conditions for v in variable_set(f) if v in lifts}
         values = (Lift(v, product(Val(own))) for own, v in computed.items())
-        own_lifts = (f for f in self.term if isinstance(f, Lift) and f.var in used)
+        used = _made_of(used, lifts)
+        own_lifts = (f for f in self.term if isinstance(f, Aggregate) and f.var in used)
         return RankedGroups((self.exists, *own_lifts, *conditions, *values), computed)
 
     def _of_the_group(self) -> frozenset[Var]:
@@ -132,40 +143,44 @@ class _Ranking:
         own = frozenset(self.exists.group) - self.bound
         return frozenset(v for f in self.term if variable_set(f) & own for v in bound_by(f))
 
-    def _own_lifts(self) -> Iterator[tuple[Lift, Type]]:
-        """Exact aggregates of the groups, with their types."""
+    def _own_lifts(self) -> Iterator[tuple[Aggregate, Type]]:
+        """Aggregates of the groups with their types, those that others are made of before these."""
         around = self.bound | bound_in(self.term)
-        for lift in self.term:
-            if not isinstance(lift, Lift) or lift.var in self.bound or not relations(lift):
-                continue
-            if not (variable_set(self.exists) | variable_set(lift.body)) & around <= frozenset(
-                self.exists.group
-            ):
-                continue
-            types = Types({**self.types, **row_types(lift.body, self.known)})
-            try:
-                kind = sum_type(lift.body, types, self.known)
-            except KeyError:  # Of the maintenance's own variables no types are known.
-                continue
-            if kind.exact:
-                yield lift, kind
+        known: dict[Var, Type] = {}
+        pending = [f for f in self.term if isinstance(f, Aggregate) and f.var not in self.bound and relations(f)]
+        while True:
+            given = {*self.exists.group, *known}
+            ready = [f for f in pending if (variable_set(self.exists) | variable_set(f.body)) & around <= given]
+            if not ready:
+                return
+            pending = [f for f in pending if f not in ready]
+            for lift in ready:
+                types = Types({**self.types, **known, **row_types(lift.body, self.known)})
+                try:
+                    if isinstance(lift, Extreme):
+                        known[lift.var] = row_types(Poly(((lift,),)), self.known)[lift.var]
+                    else:
+                        known[lift.var] = sum_type(lift.body, types, self.known)
+                except KeyError:  # Of the maintenance's own variables no types are known.
+                    continue
+                yield lift, known[lift.var]
 
-    def _reaches_few(self, lift: Lift) -> bool:
+    def _reaches_few(self, lift: Aggregate, lifts: Mapping[Var, Aggregate]) -> bool:
         """Whether a change of a row reaches one group, or those that it joins; the clock's may reach all."""
         group, outer = frozenset(self.exists.group) - self.bound, frozenset(self.exists.group)
-        pair = (self.exists, lift)
-        for relation in (self.known[name] for name in relations(pair) if self.known[name].max_rows > 1):
-            if all(group <= domain.keys() for domain in nested_domains(pair, relation, outer)):
+        whole = (self.exists, *(f for v, f in lifts.items() if v in _made_of({lift.var}, lifts)))
+        for relation in (self.known[name] for name in relations(whole) if self.known[name].max_rows > 1):
+            if all(group <= domain.keys() for domain in nested_domains(whole, relation, outer)):
                 continue
-            reach = joined_reach(pair, relation, outer)
+            reach = joined_reach(whole, relation, outer)
             if reach is None or not group <= reach.domain.keys() | bound_in(reach.limits):
                 return False
         return True
 
     def _one_word(self, variable: Var) -> bool:
-        return fits_word(self.types[variable])
+        return _is_key(self.types[variable])
 
-    def _is_value(self, scalar: Scalar, lifts: Mapping[Var, Lift]) -> bool:
+    def _is_value(self, scalar: Scalar, lifts: Mapping[Var, Aggregate]) -> bool:
         """Whether a scalar is computed of the groups and their aggregates, and a key can hold it."""
         used = variable_set(Val(scalar))
         if not used & lifts.keys() or not used <= {*self.exists.group, *lifts}:
@@ -176,7 +191,7 @@ class _Ranking:
             )
         except KeyError:
             return False
-        return not kind.exact or fits_word(kind)
+        return _is_key(kind)
 
     def _variable_of(self, scalar: Scalar, taken: Iterable[Var]) -> Var:
         names = self.bound | {*taken} | variable_set(Poly((self.term,)))
@@ -186,16 +201,42 @@ class _Ranking:
         )
         return variable
 
-    def _is_condition(self, factor: Factor, lifts: Mapping[Var, Lift]) -> bool:
+    def _is_read_beside(self, lifts: Mapping[Var, Aggregate]) -> bool:
+        """Whether other rows than those of the group are aggregated by its key."""
+        own = frozenset(self.exists.group) - self.bound
+        beside = (f for f in self.term if isinstance(f, Aggregate) and f not in lifts.values())
+        return any(relations(f) and variable_set(f.body) & own for f in beside)
+
+    def _is_of_key(self, factor: Factor) -> bool:
+        """Whether a factor is a condition on the keys of the groups alone."""
+        own = frozenset(self.exists.group) - self.bound
+        return isinstance(factor, Val) and is_condition(factor.scalar) and variable_set(factor) <= own
+
+    def _is_condition(self, factor: Factor, lifts: Mapping[Var, Aggregate]) -> bool:
         """Whether a factor is a condition on the groups and their aggregates alone."""
         if not isinstance(factor, Cmp | Val):
             return False
-        if isinstance(factor, Val) and not (
-            isinstance(factor.scalar, Apply) and factor.scalar.op in CONDITIONS
-        ):
+        if isinstance(factor, Val) and not is_condition(factor.scalar):
             return False
         used = variable_set(factor)
-        return bool(used & lifts.keys()) and used <= {*self.exists.group, *lifts}
+        # What is the same for all groups changes for all of them.
+        own = {v for v, lift in lifts.items() if not variable_set(lift).isdisjoint(self.exists.group)}
+        return bool(used & own) and used <= {*self.exists.group, *own}
+
+
+def _made_of(wanted: Iterable[Var], lifts: Mapping[Var, Aggregate]) -> set[Var]:
+    """The variables of some aggregates, and of those that they are made of."""
+    found: set[Var] = set()
+    pending = set(wanted)
+    while pending:
+        found |= pending
+        pending = {v for w in pending for v in variable_set(lifts[w].body) if v in lifts} - found
+    return found
+
+
+def _is_key(kind: Type) -> bool:
+    """Whether a key of a map can hold the values of a type."""
+    return not kind.exact or fits_word(kind)
 
 
 def fits_word(kind: Type) -> bool:
@@ -358,7 +399,7 @@ class Materialiser:
         known = None if needed else self._from_known_values(term, bound)
         if known:
             return known
-        term = self._with_ranked_groups(term, bound, needed)
+        term = self._with_ranked_groups(term, bound, needed, chosen=not joined)
         bound |= frozenset(v for f in term if isinstance(f, MapRef) for v in bound_by(f))
         if len(components_of(term, bound, needed, None, joined)[0]) > 1:
             apart = None
@@ -469,17 +510,17 @@ class Materialiser:
         return Lift(variable, simplify(product(Val(scalar)), variable_set(Val(scalar))))
 
     def _with_ranked_groups(
-        self, term: Term, bound: Bound, needed: Bound, ordered: Bound = frozenset()
+        self, term: Term, bound: Bound, needed: Bound, ordered: Bound = frozenset(), chosen: bool = False
     ) -> Term:
-        """The term with groups that are compared or ordered by an aggregate read from a map of their own."""
-        while ranked := ranked_groups(term, bound, self.types, self.relations, ordered):
+        """The term with groups that are compared, ordered or `chosen` by aggregates read from their own map."""
+        while ranked := ranked_groups(term, bound, self.types, self.relations, ordered, chosen):
             groups = ranked.term
             rest = tuple(f for f in term if not any(f is r for r in groups))
             if ranked.computed:
                 rest = with_scalars(rest, ranked.computed)
                 groups, rest = self._with_wide_apart(groups, rest, bound, needed)
             keys = _keys(groups, rest, bound, needed)
-            values = frozenset(f.var for f in groups if isinstance(f, Lift)) - bound - needed
+            values = frozenset(f.var for f in groups if isinstance(f, Aggregate)) - bound - needed
             term = _looked_up((self._map(Poly((groups,)), keys, bound, "m"), *rest), values)
         return term
 
@@ -487,7 +528,7 @@ class Materialiser:
         """Aggregates that no key holds, and that are read beside what is computed of them, stay beside."""
         read = needed | variable_set(rest)
         apart = [
-            f for f in groups if isinstance(f, Lift) and f.var in read and not fits_word(self.types[f.var])
+            f for f in groups if isinstance(f, Lift) and f.var in read and not _is_key(self.types[f.var])
         ]
         kept = [f for f in apart if relations(f)]
         names = apart_from(tuple(f.var for f in kept), bound | read | variable_set(groups))

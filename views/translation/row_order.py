@@ -78,6 +78,10 @@ def _largest(value: Value, types: Types) -> int:
 
 
 def _words(value: Value, types: Types) -> Sequence[Value]:
+    match value.scalar:
+        case Apply("order_word", (Var(), Const(place))):
+            # The text says whether there is a first word; the others of NULL are equal.
+            return (replace(value, valid=TRUE) if place else value,)
     if not is_wide(value, types):
         return (_nullable(value),)
     rest: Scalar = Apply("rest", (value.scalar,))
@@ -90,7 +94,7 @@ def _words(value: Value, types: Types) -> Sequence[Value]:
 
 
 def _nullable(value: Value) -> Value:
-    if isinstance(value.scalar, Var | Const) or value.valid in (TRUE, FALSE, not_null(value.scalar)):
+    if isinstance(value.scalar, Const) or value.valid in (TRUE, FALSE, not_null(value.scalar)):
         return value
     scalar = choose(value.valid, value.scalar, NULL)
     return Value(scalar, value.type, not_null(scalar))
@@ -197,7 +201,13 @@ def first_rows(
         for variable in used if apart else scalar_variables(kept[value].scalar):
             told.setdefault(variable, TRUE if value.valid == TRUE else not_null(variable))
     words = [(w, descends, first) for v, descends, first in order for w in _words(v, names.types)]
-    order = [(keyed(names.key("value", w, lifts), w), descends, first) for w, descends, first in words]
+    leading = _text_of(words[0][0]) if words else None
+    # An index follows the first place alone.
+    beside = told.keys() - {leading}
+    order = [
+        (w if _text_of(w) in beside else keyed(names.key("value", w, lifts), w), descends, first)
+        for w, descends, first in words
+    ]
     order += [(Value(v, names.types[v], valid), False, False) for v, valid in told.items()]
     order = _each_place_once(parts, order)
     told |= dict.fromkeys((value.scalar for value, _, _ in order if isinstance(value.scalar, Var)), TRUE)
@@ -209,6 +219,14 @@ def first_rows(
     distinct = product(Exists(tuple(v for v in told if v in here), rows), *count)
     place = _count_by_place(names, rows, parts, order, copies, limits)
     return distinct * place, {name: kept[value] for name, value in columns.items()}
+
+
+def _text_of(value: Value) -> Var | None:
+    """The text whose order a value is of."""
+    match value.scalar:
+        case Apply("order_word", (Var() as text, Const(_))):
+            return text
+    return None
 
 
 def _used(value: Value) -> tuple[Var, ...]:
@@ -244,38 +262,31 @@ def _count_by_place(
     order: Sequence[OrderValue],
     copies: Var | None,
     limits: tuple[int, int],
+    sooner: Scalar | None = None,
 ) -> Poly:
-    """How many of the `copies` of a row (one where None) stand at the places that are taken."""
-    if order and order[0][2] and order[0][0].valid not in (TRUE, FALSE):
-        return _with_nulls_first(names, rows, parts, order, copies, limits)
-    others, renaming = names.copy(rows, frozenset(parts))
-    return _taken(names, others, renaming, order, copies, limits, None)
+    """How many of the `copies` of a row (one where None) stand at the places that are taken.
 
-
-def _with_nulls_first(
-    names: Names,
-    rows: Poly,
-    parts: Sequence[Var],
-    order: Sequence[OrderValue],
-    copies: Var | None,
-    limits: tuple[int, int],
-) -> Poly:
-    """The same where the first place may be NULL, and stands before all others then.
-
-    The NULLs are an order of their own, by the places that follow. For the other rows they are one number,
-    beside which what is counted is a running sum.
+    `sooner` rows stand before all of these. Where the first place of the order may be NULL, the rows with
+    NULL there are an order of their own, by the places that follow. So what is counted of either is a running
+    sum along one order.
     """
-    value = order[0][0]
-    others, renaming = names.copy(rows, frozenset(parts))
-    absent, there = condition_poly(negation(value.valid)), condition_poly(value.valid)
-    other = renamed(value, renaming)
+    if not order or order[0][0].valid in (TRUE, FALSE):
+        others, renaming = names.copy(rows, frozenset(parts))
+        return _taken(names, others, renaming, order, copies, limits, sooner)
+    (value, descends, nulls_first), *rest = order
+    there, absent = condition_poly(value.valid), condition_poly(negation(value.valid))
+    present = [(replace(value, valid=TRUE), descends, nulls_first), *rest]
+    halves = [(there, present), (absent, rest)]
+    first, last = reversed(halves) if nulls_first else halves
+    others, renaming = names.copy(rows * first[0], frozenset(parts))
     lifts: list[Factor] = []
-    nulls = names.lift("nulls", others * condition_poly(negation(other.valid)), lifts)
-    others *= condition_poly(other.valid)
-    result = there * product(*lifts) * _taken(names, others, renaming, order, copies, limits, nulls)
-    if len(order) > 1:
-        return result + absent * _count_by_place(names, rows * absent, parts, order[1:], copies, limits)
-    return result + absent * _at_places(Const(0), copies, limits)
+    ahead: Scalar = names.lift("ahead", others, lifts)
+    after = ahead if sooner is None else Apply("+", (sooner, ahead))
+    result = first[0] * _count_by_place(names, rows * first[0], parts, first[1], copies, limits, sooner)
+    behind = _count_by_place(names, rows * last[0], parts, last[1], copies, limits, after)
+    # Implied by what follows, but known before any row of these is looked at.
+    some = Cmp("<", after, Const(sum(limits)))
+    return result + last[0] * product(*lifts, some) * behind
 
 
 def _taken(
@@ -285,23 +296,25 @@ def _taken(
     order: Sequence[OrderValue],
     copies: Var | None,
     limits: tuple[int, int],
-    nulls: Var | None,
+    sooner: Scalar | None,
 ) -> Poly:
-    """How many stand at the places that are taken, by those of `others` before it and `nulls` more."""
+    """How many stand at the places that are taken, by those of `others` before it and `sooner` more."""
     pairs = [Ordered(renamed(v, renaming), v, descends, first) for v, descends, first in order]
     pairs = in_words(pairs, names.types)
     end = Const(sum(limits))
     lifts: list[Factor] = []
     conditions: list[Factor] = []
 
-    def after_nulls(count: Var) -> Scalar:
-        return count if nulls is None else Apply("+", (nulls, count))
+    def after_sooner(count: Var) -> Scalar:
+        return count if sooner is None else Apply("+", (sooner, count))
 
     if len(pairs) > 1:
         # Implied by the next, but a running sum along one order, which an index can cut.
         ahead = names.lift("ahead", before(others, pairs[:1]), lifts)
-        conditions.append(Cmp("<", after_nulls(ahead), end))
-    place = after_nulls(names.lift("place", before(others, pairs), lifts))
+        conditions.append(Cmp("<", after_sooner(ahead), end))
+    place: Scalar = Const(0) if sooner is None else sooner
+    if pairs:
+        place = after_sooner(names.lift("place", before(others, pairs), lifts))
     return product(*lifts, *conditions) * _at_places(place, copies, limits)
 
 
