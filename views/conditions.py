@@ -9,6 +9,7 @@ from collections import Counter
 
 from orderbook.views.calculus import (
     CONDITIONS,
+    MINUS_ONE,
     MIRRORED,
     NEGATED,
     ONE,
@@ -121,7 +122,8 @@ def condition_poly(condition: Scalar) -> Poly:
 
     A disjunction becomes a sum of disjoint terms, `a + (not a) * b`, so that each comparison can be
     answered by an index; where one of them cannot, where it concerns the columns of one source only, or
-    would become more than `MOST_TERMS`, it stays one factor.
+    would become more than `MOST_TERMS`, it stays one factor. What a CASE with an ELSE is not NULL by,
+    `a * [x is not NULL] + (not a)`, asks for `a` alone: it is `1 - a * [x is NULL]`.
     """
     match condition:
         case Const(value):
@@ -145,6 +147,10 @@ def condition_poly(condition: Scalar) -> Poly:
 
 def _disjunction(left: Scalar, right: Scalar) -> Poly | None:
     """`left or right` as a sum of disjoint terms; None where these are too many."""
+    for one, other in ((left, right), (right, left)):
+        match one:
+            case Apply("and", (taken, known)) if taken == negation(other) and _asks_for_null(known):
+                return ONE + product(MINUS_ONE) * condition_poly(both(taken, negation(known)))
     first, second = condition_poly(left), condition_poly(right)
     if len(first.terms) + len(second.terms) > MOST_TERMS:
         return None
@@ -163,6 +169,16 @@ def _are_exclusive(left: Scalar, right: Scalar) -> bool:
     return any(negation(part) in asked for part in parts)
 
 
+def _asks_for_null(condition: Scalar) -> bool:
+    """Whether the condition asks only which variables are NULL."""
+    match condition:
+        case Apply("is_null", (Var(),)):
+            return True
+        case Apply("and" | "or" | "not", args):
+            return all(map(_asks_for_null, args))
+    return False
+
+
 def _of_one_source(condition: Scalar) -> bool:
     return (
         len({v.name.partition(".")[0] if "." in v.name else v.name for v in scalar_variables(condition)}) == 1
@@ -179,12 +195,19 @@ def _is_looked_up(condition: Scalar) -> bool:
         case Apply("is_null", (Var(),)) | Apply("not", (Apply("is_null", (Var(),)),)):
             return True
         case Apply(op, (left, right)) if op in NEGATED:
-            return isinstance(left, Var) or isinstance(right, Var) or (_is_linear(left) and _is_linear(right))
+            variables = frozenset(scalar_variables(condition))
+            return any(_is_solved(left, v) and _is_solved(right, v) for v in variables)
     return False
 
 
-def _is_linear(scalar: Scalar) -> bool:
-    return linear_form(scalar) is not None
+def _is_solved(scalar: Scalar, variable: Var) -> bool:
+    """Whether a comparison of the scalar, exact or not, may be solved for the variable by an order of it."""
+    if not isinstance(scalar, Apply) or variable not in scalar_variables(scalar):
+        return True
+    return scalar.op in _SOLVED and all(_is_solved(a, variable) for a in scalar.args)
+
+
+_SOLVED = ("+", "-", "*", "/", "neg", "abs", "double")
 
 
 def is_null(scalar: Scalar) -> Scalar:

@@ -32,11 +32,11 @@ def cancel(term: Term, keep: frozenset[Var]) -> list[Term] | None:
         form, constant = linear_form(Apply("-", (factor.left, factor.right))) or (None, 0)
         if form is None or len(form) == len(variable_set(factor)):
             continue
-        return [(*term[:i], _linear(form, factor.op, constant), *term[i + 1 :])]
+        return [(*term[:i], linear(form, factor.op, constant), *term[i + 1 :])]
     return None
 
 
-def _linear(form: Mapping[Var, int], op: str, constant: int) -> Cmp:
+def linear(form: Mapping[Var, int], op: str, constant: int) -> Cmp:
     """The comparison of a linear form and a constant with 0."""
     products = [v if c == 1 else Apply("*", (Const(c), v)) for v, c in form.items()]
     left: Scalar = products.pop(0) if products else Const(0)
@@ -111,6 +111,6 @@ def add_own(term: Term, keep: frozenset[Var]) -> list[Term] | None:
                 continue
             more = Lift(Var(f"{left.name}~more"), wide)
             rest = {v: c for v, c in form.items() if v not in (left, right)} | {more.var: form[left]}
-            changed = (*term[:i], _linear(rest, factor.op, constant), *term[i + 1 :])
+            changed = (*term[:i], linear(rest, factor.op, constant), *term[i + 1 :])
             return [(*changed, *(() if more in term else (more,)))]
     return None

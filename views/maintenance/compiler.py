@@ -34,6 +34,7 @@ from orderbook.views.intervals import Types, row_types
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
 from orderbook.views.maintenance.components import split_mixed
 from orderbook.views.maintenance.deltas import Domain, Piece, parameters, pieces, whole
+from orderbook.views.maintenance.leading_limits import with_leading_limits
 from orderbook.views.maintenance.materialise import Collected, Materialiser
 from orderbook.views.maintenance.neighbours import Beyond, expanded, rows_beyond
 from orderbook.views.maintenance.ordering import (
@@ -162,7 +163,7 @@ class Compiler:
         upkeep = self._upkeep(view, level)
         multiplicity = None
         if view.multiplicity is not None:
-            body = simplify(view.multiplicity, keys)
+            body = self._limited(view.multiplicity, bound)
             with materialiser.keeping(upkeep):
                 multiplicity = materialiser.reference(keys, keys, body, f"{view.name}_count")
             order = [keys.index(k) for k in multiplicity.keys]
@@ -172,7 +173,7 @@ class Compiler:
         for variable, poly in view.lets:
             name = f"{view.name}_{variable.name.rpartition('_')[0]}"
             with materialiser.keeping(upkeep):
-                lets.append((variable, self._let(name, simplify(poly, bound), bound, materialiser)))
+                lets.append((variable, self._let(name, self._limited(poly, bound), bound, materialiser)))
             bound |= {variable}
         return Result(
             view.name,
@@ -185,6 +186,12 @@ class Compiler:
             ),
             tuple(ResultColumn(c.name, c.type, c.scalar, c.valid) for c in view.columns),
         )
+
+    def _limited(self, poly: Poly, bound: frozenset[Var]) -> Poly:
+        """The polynomial simplified, with the limits that its own imply."""
+        simple = simplify(poly, bound)
+        limited = with_leading_limits(simple, self._materialiser.types, self.relations)
+        return simple if limited == simple else simplify(limited, bound)
 
     def _upkeep(self, view: CalculusView, level: Materialization) -> Upkeep:
         if level is Materialization.FULL:

@@ -1,0 +1,194 @@
+"""Queries that mean the same, or nearly, as they are spelled; over columns that may be NULL and that may not.
+
+A script compares their generated code with DuckDB after every event:
+
+    NUMBA_DISABLE_JIT=1 python tests/support/spelled_views.py --seed 0 [FAMILY ...]
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from fuzz import RuntimeKind, compiled
+from generated_runner import GeneratedRuntime
+from oracle import Oracle, Row, difference
+
+from orderbook.engine.plan.describe import Cost, statement_cost
+from orderbook.engine.plan.planner import plan
+
+_COLUMNS = """
+CREATE TABLE t (id BIGINT PRIMARY KEY, symbol TEXT{n}, side TEXT{n}, ts TIMESTAMP{n},
+                price DECIMAL(9, 2){n} CHECK (price BETWEEN 0 AND 1000), size INTEGER{n} CHECK (size >= 0));
+"""
+SCHEMAS: Mapping[str, str] = {"declared": _COLUMNS.format(n=" NOT NULL"), "nullable": _COLUMNS.format(n="")}
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Spellings of one query, and what an event costs at most in each."""
+
+    cost: Cost
+    spellings: tuple[str, ...]
+    schemas: tuple[str, ...] = tuple(SCHEMAS)
+
+
+def _numbered(partition: str, order: str) -> str:
+    return f"(SELECT symbol, price, size, ROW_NUMBER() OVER ({partition} ORDER BY {order}, id) AS n FROM t) d"
+
+
+_BEST, _LAST = _numbered("", "price DESC"), _numbered("PARTITION BY symbol", "ts DESC")
+_RUNNING = "SELECT price, size, SUM(size) OVER (ORDER BY price, id) AS up_to FROM t WHERE side = 'sell'"
+_WITH_MEANS = (
+    "(SELECT price, AVG(price) OVER w AS m, STDDEV(price) OVER w AS s FROM t "
+    "WINDOW w AS (PARTITION BY symbol)) d"
+)
+
+FAMILIES: Mapping[str, Family] = {
+    "the first rows": Family(
+        Cost.ROWS,
+        (
+            f"SELECT SUM(price) AS s FROM {_BEST} WHERE n <= 2",
+            f"SELECT SUM(CASE WHEN n <= 2 THEN price END) AS s FROM {_BEST}",
+            f"SELECT SUM(price) FILTER (WHERE n < 3) AS s FROM {_BEST}",
+            f"SELECT SUM(CASE WHEN 2 >= n THEN price ELSE 0 END) AS s FROM {_BEST} WHERE price IS NOT NULL",
+            f"SELECT SUM(price) FILTER (WHERE n = 2) AS second, COUNT(CASE WHEN n <= 3 THEN 1 END) AS k "
+            f"FROM {_BEST}",
+        ),
+    ),
+    "the first rows or 0": Family(
+        Cost.ROWS,
+        (
+            f"SELECT symbol, SUM(CASE WHEN n <= 2 THEN size ELSE 0 END) AS s FROM {_LAST} GROUP BY symbol",
+            f"SELECT symbol, SUM(IF(n <= 2, size, 0)) AS s FROM {_LAST} GROUP BY symbol",
+            f"SELECT symbol, SUM(CASE WHEN n > 2 THEN 0 ELSE size END) AS s FROM {_LAST} GROUP BY symbol",
+        ),
+    ),
+    "outliers": Family(
+        Cost.LOGARITHMIC,
+        (
+            f"SELECT COUNT(*) AS n FROM {_WITH_MEANS} WHERE price > m + 0.93 * s OR price < m - 0.93 * s",
+            f"SELECT COUNT(*) AS n FROM {_WITH_MEANS} WHERE ABS(price - m) > 0.93 * s",
+            f"SELECT SUM(CASE WHEN 0.93 * s < ABS(m - price) THEN 1 END) AS n FROM {_WITH_MEANS}",
+            f"SELECT COUNT(*) AS n FROM {_WITH_MEANS} WHERE ABS((price - m) / NULLIF(s, 0)) > 0.93",
+            "SELECT COUNT(*) FILTER (WHERE ABS(t.price - d.m) >= 0.93 * d.s) AS n FROM t "
+            "JOIN (SELECT symbol, AVG(price) AS m, STDDEV(price) AS s FROM t GROUP BY symbol) d USING (symbol)",
+        ),
+    ),
+    "means of the last rows of each": Family(
+        Cost.ROWS,
+        (
+            f"SELECT symbol, AVG(price) FILTER (WHERE n <= 2) AS a, AVG(price) FILTER (WHERE n <= 4) AS b "
+            f"FROM {_LAST} GROUP BY symbol",
+            f"SELECT symbol, AVG(CASE WHEN n <= 2 THEN price END) AS a, "
+            f"AVG(CASE WHEN n <= 4 THEN price END) AS b FROM {_LAST} GROUP BY symbol",
+        ),
+    ),
+    "what a quantity costs": Family(
+        Cost.ROWS,
+        (
+            f"SELECT SUM(price * LEAST(size, 4 - (up_to - size))) AS c FROM ({_RUNNING}) d "
+            "WHERE up_to - size < 4",
+            f"SELECT SUM(price * CASE WHEN up_to <= 4 THEN size ELSE 4 - (up_to - size) END) AS c "
+            f"FROM ({_RUNNING}) d WHERE up_to - size < 4",
+            f"SELECT SUM(price * size) AS c, COUNT(*) AS n FROM ({_RUNNING}) d WHERE up_to <= 5",
+        ),
+    ),
+}
+
+
+def row(generator: random.Random, id: int, nullable: bool) -> Row:
+    """A row with this key; ties in all other columns are frequent."""
+    values = (
+        generator.choice(("A", "B", "A")),
+        generator.choice(("buy", "sell", "sell")),
+        generator.randrange(6),
+        Decimal(generator.randrange(8)) / 4,
+        generator.randrange(4),
+    )
+    return (id, *(None if nullable and generator.random() < 0.2 else v for v in values))
+
+
+def events(generator: random.Random, length: int, nullable: bool) -> Iterator[list[tuple[bool, Row]]]:
+    """Rows inserted, deleted and replaced; at last all are deleted."""
+    live: list[Row] = []
+    for _ in range(length):
+        free = sorted({*range(-4, 12)} - {r[0] for r in live})
+        kind = generator.random()
+        event: list[tuple[bool, Row]] = []
+        if live and (kind < 0.4 or not free):
+            event.append((False, live.pop(generator.randrange(len(live)))))
+        if kind > 0.25 and free:
+            live.append(row(generator, generator.choice(free), nullable))
+            event.append((True, live[-1]))
+        if event:
+            yield event
+    generator.shuffle(live)
+    yield from ([(False, r)] for r in live)
+
+
+def text(name: str, schema: str) -> str:
+    """Declarations, and a view for each spelling."""
+    views = (f"CREATE VIEW v{i} AS {s};" for i, s in enumerate(FAMILIES[name].spellings))
+    return "\n".join((SCHEMAS[schema], *views))
+
+
+def check(name: str, schema: str, seed: int, length: int, kinds: Sequence[RuntimeKind]) -> None:
+    """Raises AssertionError where a view differs from DuckDB after an event, or an entry is left over."""
+    sql, views = text(name, schema), [f"v{i}" for i in range(len(FAMILIES[name].spellings))]
+    program = compiled(sql)
+    oracle, runtimes = Oracle(sql, few_rows=True), [kind(program) for kind in kinds]
+    at_first = [[r.map_sizes()[m.name] for m in program.maps] for r in runtimes]
+    done = []
+    for event in events(random.Random(seed), length, schema == "nullable"):
+        for insert, values in event:
+            (oracle.insert if insert else oracle.delete)("t", values)
+            for runtime in runtimes:
+                runtime.change("t", insert, values)
+        done.append(event)
+        for view in views:
+            expected = oracle.rows(view)
+            for runtime in runtimes:
+                wrong = difference(expected, runtime.rows(view))
+                assert wrong is None, f"{view} of {name}, {schema}, after {done}: {wrong}"
+    assert [[r.map_sizes()[m.name] for m in program.maps] for r in runtimes] == at_first, name
+
+
+def costs(name: str, schema: str) -> dict[str, Cost]:
+    """What an event costs by each spelling."""
+    found = {}
+    for spelling in FAMILIES[name].spellings:
+        made = plan(compiled(f"{SCHEMAS[schema]} CREATE VIEW v AS {spelling}"))
+        found[spelling] = max(statement_cost(made, s) for t in made.triggers for s in t.statements)
+    return found
+
+
+def cases() -> list[tuple[str, str]]:
+    """Each family with each of its schemas."""
+    return [(name, schema) for name, family in FAMILIES.items() for schema in family.schemas]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--length", type=int, default=60)
+    given = parser.parse_args()
+    failures = 0
+    for name, schema in cases():
+        if given.names and name not in given.names:
+            continue
+        try:
+            for seed in range(given.seed, given.seed + given.seeds):
+                check(name, schema, seed, given.length, [GeneratedRuntime])
+        except Exception as error:
+            failures += 1
+            print(f"{name}, {schema}: {type(error).__name__}: {str(error)[-600:]}")
+    return min(failures, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
