@@ -51,6 +51,15 @@ QUERIES = {
         *("table", "t.s, AVG(ABS(w.bid - t.price)) AS m", "ASOF JOIN"),
         *("t.s = w.s AND t.ts + 1 >= w.ts", "GROUP BY t.s"),
     ),
+    "at or above": (
+        *("table", "t.s, COUNT(*) AS n, SUM(t.price) FILTER (WHERE t.price > w.bid + 1) AS p", "ASOF JOIN"),
+        *("t.s = w.s AND t.ts >= w.ts", "WHERE t.price >= w.bid GROUP BY t.s"),
+    ),
+    "signed": (
+        "table",
+        "SUM(CASE WHEN t.price > w.bid THEN t.price WHEN t.price < w.bid THEN -t.price ELSE 0 END) AS s",
+        *("ASOF LEFT JOIN", "t.s = w.s AND t.ts >= w.ts", ""),
+    ),
     "groups": ("groups", SHOWN, "ASOF JOIN", "t.s = w.s AND t.ts >= w.ts", ""),
 }
 

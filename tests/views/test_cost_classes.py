@@ -125,6 +125,16 @@ CASES = {
         "ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts GROUP BY t.symbol",
         Cost.ROWS,
     ),
+    "as of, compared": (
+        "SELECT t.symbol, COUNT(*) AS n FROM trades t ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts "
+        "WHERE t.price >= b.price GROUP BY t.symbol",
+        Cost.ROWS,
+    ),
+    "as of, summed where it compares": (
+        "SELECT t.symbol, SUM(t.volume) FILTER (WHERE t.price > b.price) AS v FROM trades t "
+        "ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts GROUP BY t.symbol",
+        Cost.ROWS,
+    ),
     "at a distance": (
         "SELECT COUNT(*) AS n FROM bids b WHERE EXISTS (SELECT 1 FROM asks a WHERE a.price = b.price + 1)",
         Cost.LOGARITHMIC,
