@@ -52,7 +52,12 @@ from orderbook.views.calculus import (
     with_body,
     with_scalars,
 )
-from orderbook.views.certain_rows import drop_certain_counts, drop_certain_groups, unlift_single
+from orderbook.views.certain_rows import (
+    drop_certain_counts,
+    drop_certain_ends,
+    drop_certain_groups,
+    unlift_single,
+)
 from orderbook.views.conditions import compare, linear_form
 from orderbook.views.names import (
     apart_from,
@@ -517,6 +522,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("certain extremes", certain_extremes),
     ("drop certain counts", drop_certain_counts),
     ("drop certain groups", drop_certain_groups),
+    ("drop certain ends", drop_certain_ends),
     ("cancel", cancel),
     ("running sums less their own", less_own),
     ("running sums with their own", add_own),

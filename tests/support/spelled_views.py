@@ -73,8 +73,8 @@ FAMILIES: Mapping[str, Family] = {
             f"SELECT COUNT(*) AS n FROM {_WITH_MEANS} WHERE ABS(price - m) > 0.93 * s",
             f"SELECT SUM(CASE WHEN 0.93 * s < ABS(m - price) THEN 1 END) AS n FROM {_WITH_MEANS}",
             f"SELECT COUNT(*) AS n FROM {_WITH_MEANS} WHERE ABS((price - m) / NULLIF(s, 0)) > 0.93",
-            "SELECT COUNT(*) FILTER (WHERE ABS(t.price - d.m) >= 0.93 * d.s) AS n FROM t "
-            "JOIN (SELECT symbol, AVG(price) AS m, STDDEV(price) AS s FROM t GROUP BY symbol) d USING (symbol)",
+            "SELECT COUNT(*) FILTER (WHERE ABS(t.price - d.m) >= 0.93 * d.s) AS n FROM t JOIN "
+            "(SELECT symbol, AVG(price) AS m, STDDEV(price) AS s FROM t GROUP BY symbol) d USING (symbol)",
         ),
     ),
     "means of the last rows of each": Family(
@@ -84,6 +84,30 @@ FAMILIES: Mapping[str, Family] = {
             f"FROM {_LAST} GROUP BY symbol",
             f"SELECT symbol, AVG(CASE WHEN n <= 2 THEN price END) AS a, "
             f"AVG(CASE WHEN n <= 4 THEN price END) AS b FROM {_LAST} GROUP BY symbol",
+        ),
+    ),
+    "rows whose key is the last of its group": Family(
+        Cost.LOGARITHMIC,
+        (
+            "SELECT symbol, price FROM t WHERE id IN (SELECT MAX(id) FROM t GROUP BY symbol)",
+            "SELECT x.symbol, x.price FROM t x WHERE EXISTS "
+            "(SELECT 1 FROM (SELECT MAX(id) AS id FROM t GROUP BY symbol) m WHERE m.id = x.id)",
+            "SELECT symbol, price FROM t WHERE id = ANY (SELECT MAX(y.id) FROM t y GROUP BY y.symbol)",
+            "SELECT side, COUNT(*) AS n, SUM(size) AS s FROM t WHERE id IN "
+            "(SELECT MIN(id) FROM t WHERE side = 'sell' GROUP BY symbol) GROUP BY side",
+            "SELECT symbol, price FROM t WHERE id NOT IN (SELECT MAX(id) FROM t GROUP BY symbol, side)",
+        ),
+    ),
+    "rows at the end of an order": Family(
+        Cost.SLICE,
+        (
+            "SELECT id, price FROM t WHERE ts = (SELECT MAX(ts) FROM t)",
+            "SELECT id, price FROM t WHERE ts IN (SELECT MAX(ts) FROM t)",
+            "SELECT id, price FROM t WHERE ts = ANY (SELECT MAX(ts) FROM t WHERE side = 'sell')",
+            "SELECT id FROM t WHERE price IN (SELECT MIN(price) FROM t GROUP BY symbol)",
+            "SELECT id FROM t WHERE price IN (SELECT MAX(price) FROM t WHERE size > 1 GROUP BY symbol)",
+            "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM (SELECT side, MAX(price) AS m FROM t "
+            "GROUP BY symbol, side) d WHERE d.m = t.price AND d.side = t.side)",
         ),
     ),
     "what a quantity costs": Family(

@@ -140,7 +140,7 @@ def _unanchored(groups: list[list[Factor]], term: Term, bound: Bound) -> set[int
 
 
 def _held_apart(groups: list[list[Factor]], term: Term, outside: set[int], bound: Bound) -> set[int]:
-    """Values and comparisons of relations that what stays outside puts together, for a map of both would hold all pairs."""
+    """What puts relations together as what stays outside does, for a map of both would hold all pairs."""
     nested = [f for i, f in enumerate(term) if i in outside and isinstance(f, NESTED)]
     found: set[int] = set()
     for group in groups:
@@ -150,7 +150,9 @@ def _held_apart(groups: list[list[Factor]], term: Term, outside: set[int], bound
         ]
         if sum(any(part & (variable_set(f) - bound) for f in nested) for part in parts) < 2:
             continue
-        mixed = [f for f in group if isinstance(f, Val | Cmp) and sum(bool(p & variable_set(f)) for p in parts) > 1]
+        mixed = [
+            f for f in group if isinstance(f, Val | Cmp) and sum(bool(p & variable_set(f)) for p in parts) > 1
+        ]
         found |= {i for i, f in enumerate(term) if any(f is m for m in mixed)}
     return found
 

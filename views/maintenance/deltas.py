@@ -53,6 +53,7 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.conditions import NULL, choose, linear_form, not_null
 from orderbook.views.m3 import MapDeclaration
+from orderbook.views.maintenance.ends import compared_ends
 from orderbook.views.maintenance.joined import joined_groups
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, from_order, in_order, next_beyond
 from orderbook.views.maintenance.sides import near_limits, side_limits
@@ -118,16 +119,25 @@ def nested_domains(term: Term, relation: Relation, outer: frozenset[Var] = froze
     for factor in term:
         if isinstance(factor, NESTED):
             inside = outside.union(factor.values) if isinstance(factor, Neighbour) else outside
-            reached = [
-                _only(_closed(d, inner, relation), inside)
-                for inner in factor.body.terms
-                for d in row_domains(inner, relation) + nested_domains(inner, relation, inside)
-            ]
+            reached = [d for inner in factor.body.terms for d in _reached(inner, relation, inside)]
             if isinstance(factor, Neighbour):
                 reached = _beside(factor, reached, outside)
             found += reached
     closed = [_closed(d, term, relation) for d in found]
     return distinct({v: s for v, s in d.items() if v not in beside} for d in closed)
+
+
+def _reached(term: Term, relation: Relation, outer: frozenset[Var]) -> list[Domain]:
+    """What the changed row says of a nested term's outer variables, for each way that this reads the row."""
+    plain = row_domains(term, relation)
+    for compared in () if plain else compared_ends(term, relation.name, outer):
+        (rows,) = compared.end.body.terms
+        changed = [*row_domains(rows, relation), *nested_domains(rows, relation, variable_set(rows))]
+        reached = compared.reached(changed[0]) if len(changed) == 1 else None
+        if reached is not None:
+            return [{**_only(changed[0], outer), **d} for d in reached]
+    domains = (*plain, *nested_domains(term, relation, outer))
+    return [_only(_closed(d, term, relation), outer) for d in domains]
 
 
 def _beside(neighbour: Neighbour, changed: list[Domain], outside: frozenset[Var]) -> list[Domain]:

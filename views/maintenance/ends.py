@@ -1,12 +1,13 @@
 """Bindings that an equality with the end of an order, its least or greatest value, limits.
 
-A row that comes or goes changes the end of its rows only where it is the end: from its own value to the next
-one on the way back, or the other way round. So of what is equal to the end of some rows, such as the id of the
-last trade of a symbol, a row reaches what equals its own value and what equals that next one, which is a
+A row that comes or goes changes the end of its rows only where it is the end: from its own value to the
+next one on the way back, or the other way round. So of what equals the end of some rows, such as the id of
+the last trade of a symbol, a row reaches what equals its own value and what equals that next one, which is a
 `Beyond` of the row: the same before the event and after it.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from orderbook.views.calculus import (
     Cmp,
@@ -29,10 +30,35 @@ from orderbook.views.maintenance.neighbours import next_beyond
 from orderbook.views.names import bound_in, used_outside
 
 
-def compared_ends(term: Term, relation: str, outside: frozenset[Var]) -> Iterator[tuple[Extreme, Var]]:
-    """The ends of rows of one relation that a variable from outside has to equal, and that variable.
+@dataclass(frozen=True, slots=True)
+class ComparedEnd:
+    """The end of rows of one relation that a variable from outside has to equal.
 
-    They alone follow a change of the relation: what else reads it in the term is certain where the end is there.
+    Each `partition` of the rows has an end of its own.
+    """
+
+    variable: Var
+    end: Extreme
+    partition: tuple[Var, ...]
+
+    def reached(self, changed: Mapping[Var, Scalar]) -> list[dict[Var, Scalar]] | None:
+        """What the variable equals where the end is another one; None if the row does not say.
+
+        changed: what a changed row gives the variables of the rows.
+        """
+        own = changed.get(self.end.value)
+        if not isinstance(own, Var):
+            return None
+        back, values = (not self.end.greatest,), (self.end.value,)
+        look = Neighbour(Var("found"), (self.end.var,), back, values, values, self.partition, self.end.body)
+        beyond = next_beyond(look, changed)
+        return None if beyond is None else [{self.variable: own}, {self.variable: beyond[0]}]
+
+
+def compared_ends(term: Term, relation: str, outside: frozenset[Var]) -> Iterator[ComparedEnd]:
+    """The ends that follow a change of the relation, and are all of the term that does.
+
+    What else reads the relation there is certain where the rows have an end.
     """
     for i, factor in enumerate(term):
         end = _end(factor)
@@ -41,7 +67,8 @@ def compared_ends(term: Term, relation: str, outside: frozenset[Var]) -> Iterato
         held = factor.var if isinstance(factor, Lift) else end.var
         equal = [v for v in _equal_to(held, term) if v in outside and v not in bound_in(term)]
         if equal and _is_certain(term, i, end, relation, isinstance(factor, Extreme)):
-            yield end, equal[0]
+            around = (used_outside(term, i) | outside) & variable_set(end.body) - {end.value}
+            yield ComparedEnd(equal[0], end, tuple(sorted(around, key=lambda v: v.name)))
 
 
 def _end(factor: Factor) -> Extreme | None:
@@ -83,19 +110,7 @@ def _is_certain(term: Term, index: int, end: Extreme, relation: str, sure: bool)
 
 def _is_only_counted(variable: Var, term: Term) -> bool:
     """Whether a term asks of a count only that it is not 0."""
-    users = [f for f in term if variable in variable_set(f) and not (isinstance(f, Lift) and f.var == variable)]
+    users = [
+        f for f in term if variable in variable_set(f) and not (isinstance(f, Lift) and f.var == variable)
+    ]
     return users == [Cmp(">", variable, Const(0))]
-
-
-def reached_by_end(end: Extreme, variable: Var, changed: Mapping[Var, Scalar]) -> list[dict[Var, Scalar]] | None:
-    """What a variable that equals the end may be where the changed row is one of its rows; None if not known."""
-    own = changed.get(end.value)
-    local = frozenset(bound_in(end.body.terms[0])) | {end.value}
-    partition = tuple(sorted((v for v in local if v in changed and v in _shared(end)), key=lambda v: v.name))
-    if not isinstance(own, Var):
-        return None
-    neighbour = Neighbour(
-        Var("found"), (end.var,), (not end.greatest,), (end.value,), (own,), partition, end.body
-    )
-    beyond = next_beyond(neighbour, changed)
-    return None if beyond is None else [{variable: own}, {variable: beyond[0]}]
