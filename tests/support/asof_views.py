@@ -60,6 +60,11 @@ QUERIES = {
         "SUM(CASE WHEN t.price > w.bid THEN t.price WHEN t.price < w.bid THEN -t.price ELSE 0 END) AS s",
         *("ASOF LEFT JOIN", "t.s = w.s AND t.ts >= w.ts", ""),
     ),
+    "without a row before": (
+        *("table", "t.s, COUNT(*) AS n, SUM(t.price) AS p", "ASOF LEFT JOIN"),
+        *("t.s = w.s AND t.ts >= w.ts", "WHERE w.id IS NULL GROUP BY t.s"),
+    ),
+    "latest or none": ("table", SHOWN, "ASOF LEFT JOIN", "t.s = w.s AND t.ts >= w.ts", ""),
     "groups": ("groups", SHOWN, "ASOF JOIN", "t.s = w.s AND t.ts >= w.ts", ""),
 }
 

@@ -126,13 +126,22 @@ CASES = {
         Cost.ROWS,
     ),
     "as of, compared": (
-        "SELECT t.symbol, COUNT(*) AS n FROM trades t ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts "
-        "WHERE t.price >= b.price GROUP BY t.symbol",
+        "SELECT t.symbol, COUNT(*) AS n FROM trades t "
+        "ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts WHERE t.price >= b.price GROUP BY t.symbol",
         Cost.ROWS,
     ),
     "as of, summed where it compares": (
         "SELECT t.symbol, SUM(t.volume) FILTER (WHERE t.price > b.price) AS v FROM trades t "
         "ASOF JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts GROUP BY t.symbol",
+        Cost.ROWS,
+    ),
+    "as of, or none": (
+        "SELECT t.id, b.price FROM trades t ASOF LEFT JOIN bids b ON t.symbol = b.symbol AND t.ts >= b.ts",
+        Cost.ROWS,
+    ),
+    "none before": (
+        "SELECT t.id, t.price FROM trades t "
+        "WHERE NOT EXISTS (SELECT 1 FROM bids b WHERE b.symbol = t.symbol AND b.ts <= t.ts)",
         Cost.ROWS,
     ),
     "at a distance": (

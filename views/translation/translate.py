@@ -108,7 +108,7 @@ def _without_partner(names: Names, partners: Poly, kept: Poly, missing: Sequence
     lifts: list[Factor] = []
     count = names.lift("partners", others, lifts)
     nulls = (Lift(v, product(Val(NULL))) for v in missing)
-    return product(*lifts, Cmp("=", count, Const(0)), *nulls)
+    return product(*lifts, Cmp("<=", count, Const(0)), *nulls)
 
 
 def union(
