@@ -110,6 +110,25 @@ FAMILIES: Mapping[str, Family] = {
             "GROUP BY symbol, side) d WHERE d.m = t.price AND d.side = t.side)",
         ),
     ),
+    "the largest groups": Family(
+        Cost.ROWS,
+        (
+            "SELECT symbol FROM t GROUP BY symbol "
+            "HAVING COUNT(*) >= ALL (SELECT COUNT(*) FROM t GROUP BY symbol)",
+            "SELECT symbol, COUNT(*) AS n FROM t GROUP BY symbol "
+            "HAVING NOT COUNT(*) < ANY (SELECT COUNT(*) FROM t GROUP BY symbol)",
+        ),
+    ),
+    "groups whose aggregates are compared with rows": Family(
+        Cost.PRODUCT,
+        (
+            "SELECT symbol FROM t GROUP BY symbol HAVING MAX(price) >= ALL (SELECT price FROM t x)",
+            "SELECT symbol, SUM(size) > ANY (SELECT x.id FROM t x) AS c FROM t GROUP BY symbol",
+            "SELECT side FROM t GROUP BY side "
+            "HAVING MIN(price) IN (SELECT MAX(price) FROM t GROUP BY symbol)",
+            "SELECT MAX(size) NOT IN (SELECT x.id FROM t x) AS c, COUNT(*) AS n FROM t",
+        ),
+    ),
     "what a quantity costs": Family(
         Cost.ROWS,
         (
