@@ -129,6 +129,18 @@ FAMILIES: Mapping[str, Family] = {
             "SELECT MAX(size) NOT IN (SELECT x.id FROM t x) AS c, COUNT(*) AS n FROM t",
         ),
     ),
+    "first rows by their key": Family(
+        Cost.ROWS,
+        (
+            "SELECT symbol, price FROM t WHERE id IN (SELECT id FROM t ORDER BY price DESC, id LIMIT 3)",
+            "SELECT symbol, price FROM t WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER "
+            "(PARTITION BY symbol ORDER BY ts DESC, id) AS n FROM t WHERE side = 'sell') r WHERE n <= 2)",
+            "SELECT x.symbol, x.price FROM t x JOIN (SELECT id, ROW_NUMBER() OVER "
+            "(PARTITION BY symbol ORDER BY ts DESC, id DESC) AS n FROM t) r USING (id) WHERE n <= 2",
+            "SELECT SUM(size) AS s FROM t x WHERE EXISTS (SELECT 1 FROM (SELECT id, side FROM t "
+            "ORDER BY price DESC, id LIMIT 4) r WHERE r.id = x.id AND r.side = 'buy')",
+        ),
+    ),
     "what a quantity costs": Family(
         Cost.ROWS,
         (

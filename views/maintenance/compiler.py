@@ -45,6 +45,7 @@ from orderbook.views.maintenance.ordering import (
     ordered_statement,
     ordered_triggers,
 )
+from orderbook.views.maintenance.own_rows import with_own_rows
 from orderbook.views.materialization import (
     Materialization,
     Upkeep,
@@ -188,8 +189,10 @@ class Compiler:
         )
 
     def _limited(self, poly: Poly, bound: frozenset[Var]) -> Poly:
-        """The polynomial simplified, with the limits that its own imply."""
+        """The polynomial simplified, with what it asks of the row at hand, and with what its limits imply."""
         simple = simplify(poly, bound)
+        own = with_own_rows(simple, self.relations)
+        simple = simple if own == simple else simplify(own, bound)
         limited = with_leading_limits(simple, self._materialiser.types, self.relations)
         return simple if limited == simple else simplify(limited, bound)
 
