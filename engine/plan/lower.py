@@ -682,9 +682,6 @@ class _Term:
         found = self._restriction(read, variable, self.known | others)
         if self.gathering and found.bounds.low and found.bounds.high:
             return False
-        # Rows before all others are few, of whatever group.
-        if any(c.leading and c.limit == Const(0) for c in found.cuts):
-            return False
         return found.complete and found.narrows
 
     def _loop_groups(self, read: MapRef, variable: Var) -> None:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from orderbook.views.calculus import (
-    CONDITIONS,
     NESTED,
     Apply,
     Cmp,
@@ -53,7 +52,6 @@ from orderbook.views.materialization import Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import INT64_MAX, Kind, Relation, Type, unscaled
-
 
 # What binds a variable to a value of the rows of a group.
 Aggregate = Lift | Extreme
@@ -147,10 +145,12 @@ class _Ranking:
         """Aggregates of the groups with their types, those that others are made of before these."""
         around = self.bound | bound_in(self.term)
         known: dict[Var, Type] = {}
-        pending = [f for f in self.term if isinstance(f, Aggregate) and f.var not in self.bound and relations(f)]
+        lifts = [f for f in self.term if isinstance(f, Aggregate) and f.var not in self.bound]
+        pending = [f for f in lifts if relations(f)]
         while True:
             given = {*self.exists.group, *known}
-            ready = [f for f in pending if (variable_set(self.exists) | variable_set(f.body)) & around <= given]
+            used = variable_set(self.exists) & around
+            ready = [f for f in pending if used | (variable_set(f.body) & around) <= given]
             if not ready:
                 return
             pending = [f for f in pending if f not in ready]
@@ -512,7 +512,7 @@ class Materialiser:
     def _with_ranked_groups(
         self, term: Term, bound: Bound, needed: Bound, ordered: Bound = frozenset(), chosen: bool = False
     ) -> Term:
-        """The term with groups that are compared, ordered or `chosen` by aggregates read from their own map."""
+        """The term with groups that are compared, ordered or `chosen` by aggregates read from a map."""
         while ranked := ranked_groups(term, bound, self.types, self.relations, ordered, chosen):
             groups = ranked.term
             rest = tuple(f for f in term if not any(f is r for r in groups))
