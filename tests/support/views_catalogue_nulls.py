@@ -89,8 +89,8 @@ NULL_VIEWS = {
     "null_first_extremes": "SELECT symbol, MAX(price) AS m FROM n GROUP BY symbol ORDER BY m, symbol LIMIT 2",
     "null_first_differences_of_extremes": "SELECT volume, MAX(price) - MIN(price) AS m FROM nd "
     "GROUP BY volume ORDER BY m DESC, volume LIMIT 2",
-    "null_first_by_what_is_first": "SELECT symbol, ARG_MAX(-price, price) - ARG_MIN(price, price) AS m "
-    "FROM n GROUP BY symbol ORDER BY m DESC, symbol LIMIT 2",
+    "null_first_by_what_is_first": "SELECT id, ARG_MAX(volume * 2, volume) AS m FROM n GROUP BY id "
+    "ORDER BY m DESC, id LIMIT 2",
     "null_ranks_of_sums": "SELECT volume, RANK() OVER (ORDER BY SUM(price) DESC) AS k, "
     "RANK() OVER (ORDER BY MIN(size)) AS d FROM nd GROUP BY volume",
     "null_groups_above": "SELECT COUNT(*) AS c, SUM(s) AS t FROM (SELECT volume, SUM(price) AS s FROM nd "

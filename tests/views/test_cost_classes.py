@@ -162,7 +162,7 @@ def test_every_event_costs_what_is_promised(name: str) -> None:
 
 
 # Groups without a value are looked at pair by pair where there are fewer others, and a text decides.
-NULLS_BY_TEXT = ("null_first_sums", "null_first_extremes", "null_first_by_what_is_first")
+NULLS_BY_TEXT = ("null_first_sums", "null_first_extremes")
 
 
 @pytest.mark.parametrize("name", NULL_VIEWS)

@@ -4,7 +4,7 @@
 says of them is said of the row at hand, which is there once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from orderbook.views.calculus import (
     NESTED,
@@ -16,17 +16,21 @@ from orderbook.views.calculus import (
     Rel,
     Scalar,
     Term,
+    Val,
     Var,
     substitute_term,
+    variable_set,
     with_body,
 )
+from orderbook.views.conditions import is_condition, negation
 from orderbook.views.names import bound_in, used_outside
 from orderbook.views.types import Relation
 
 
 def with_own_rows(poly: Poly, relations: Mapping[str, Relation]) -> Poly:
     """The polynomial with the row at hand in place of the rows of sums that have its key, at any depth."""
-    return Poly(tuple(_with_own_rows(t, (), frozenset(), relations) for t in poly.terms))
+    terms = (_with_own_rows(t, (), frozenset(), relations) for t in poly.terms)
+    return Poly(tuple(part for t in terms for part in _by_condition(t)))
 
 
 def _with_own_rows(
@@ -44,6 +48,28 @@ def _with_own_rows(
             factor = with_body(factor, Poly(inner)) if inner != factor.body.terms else factor
         result.append(factor)
     return tuple(result)
+
+
+def _by_condition(term: Term) -> Iterator[Term]:
+    """A term that asks whether there are rows, apart by a condition on the row at hand that tells them apart.
+
+    So a row with a value and one without are asked one thing each.
+    """
+    for lift in (f for f in term if isinstance(f, Lift) and len(f.body.terms) > 1):
+        asked = Cmp(">", lift.var, Const(0))
+        rest = tuple(f for f in term if f is not lift and f != asked)
+        if asked not in term or lift.var in variable_set(rest):
+            continue
+        own = bound_in(f for t in lift.body.terms for f in t)
+        for said in (f for f in lift.body.terms[0] if isinstance(f, Val) and is_condition(f.scalar)):
+            opposite = Val(negation(said.scalar))
+            if variable_set(said) & own or any((said in t) == (opposite in t) for t in lift.body.terms):
+                continue
+            for condition in (said, opposite):
+                terms = (tuple(f for f in t if f != condition) for t in lift.body.terms if condition in t)
+                yield from _by_condition((*rest, condition, with_body(lift, Poly(tuple(terms))), asked))
+            return
+    yield term
 
 
 def _of_row_at_hand(
