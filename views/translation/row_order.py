@@ -268,9 +268,10 @@ def _count_by_place(
 
     `sooner` rows stand before all of these. Where the first place of the order may be NULL, the rows with
     NULL there are an order of their own, by the places that follow. So what is counted of either is a running
-    sum along one order.
+    sum along one order; of columns an index has it where NULL is last.
     """
-    if not order or order[0][0].valid in (TRUE, FALSE):
+    indexed = sooner is None and bool(order) and not order[0][2] and _is_column(rows, order[0][0])
+    if not order or indexed or order[0][0].valid in (TRUE, FALSE):
         others, renaming = names.copy(rows, frozenset(parts))
         return _taken(names, others, renaming, order, copies, limits, sooner)
     (value, descends, nulls_first), *rest = order
@@ -287,6 +288,12 @@ def _count_by_place(
     # Implied by what follows, but known before any row of these is looked at.
     some = Cmp("<", after, Const(sum(limits)))
     return result + last[0] * product(*lifts, some) * behind
+
+
+def _is_column(rows: Poly, value: Value) -> bool:
+    """Whether a value is a column of the rows."""
+    sources = (f for t in rows.terms for f in t if isinstance(f, Rel | Exists))
+    return isinstance(value.scalar, Var) and any(value.scalar in bound_by(f) for f in sources)
 
 
 def _taken(
