@@ -139,7 +139,7 @@ def test_a_declaration_keeps_the_class_or_is_named(
     worst = str(worst_event(found.program))
     if nullable and construct == FOUND_WHEN_READ:
         assert worst == str(Cost.CONSTANT)
-    elif nullable and kind == "DOUBLE" and construct == NULL_IN_TWO_WAYS:
+    elif nullable and construct == NULL_IN_TWO_WAYS:
         assert worst == str(Cost.LINEAR)
     elif nullable and construct in BY_NULLS:
         assert worst != cost
