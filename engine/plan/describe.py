@@ -18,6 +18,7 @@ from orderbook.engine.plan.steps import (
     Plan,
     Range,
     RangeSum,
+    ResultPlan,
     StatementPlan,
     Step,
     Store,
@@ -72,9 +73,7 @@ def plan_text(plan: Plan) -> str:
             lines += _statement_lines(plan, statement)
     for result in plan.results:
         lines.append("")
-        lines.append(
-            f"VIEW {result.result.name}: a row costs {_worst(plan, (p for _, ps in result.lets for p in ps))}"
-        )
+        lines.append(f"VIEW {result.result.name}: a row costs {row_cost(plan, result)}")
         for variable, pipelines in result.lets:
             lines += [f"  {variable.name} =", *_pipeline_lines(plan, pipelines, "    ")]
     return "\n".join(lines) + "\n"
@@ -92,6 +91,11 @@ def statement_cost(plan: Plan, statement: StatementPlan) -> Cost:
 
 def trigger_cost(plan: Plan, statements: Iterable[StatementPlan]) -> Cost:
     return max((statement_cost(plan, s) for s in statements), default=Cost.CONSTANT)
+
+
+def row_cost(plan: Plan, result: ResultPlan) -> Cost:
+    """What reading one row of a view costs, as each does that is looked at, queried or told of."""
+    return _worst(plan, (p for _, pipelines in result.lets for p in pipelines))
 
 
 def warnings(plan: Plan) -> list[str]:

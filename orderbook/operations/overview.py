@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orderbook.engine.distribution.threads import partitions_of
-from orderbook.engine.plan.describe import Cost, map_text, statement_cost, warnings
+from orderbook.engine.plan.describe import Cost, map_text, row_cost, statement_cost, warnings
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics, plan_bytes
 from orderbook.engine.plan.steps import Plan, StatementPlan
@@ -70,8 +70,8 @@ class Overview:
     """What there is to say of a view.
 
     columns: name, type, and whether it may be NULL. keys: what it has one row for each of. level: how much of
-    it is kept where its SQL says so. lineage: None of a view that is written in M3. threads: the column by
-    which several can run it, else None and why not.
+    it is kept where its SQL says so. lineage: None of a view that is written in M3. row: what reading a row
+    costs. threads: the column by which several can run it, else None and why not.
     """
 
     view: str
@@ -81,6 +81,7 @@ class Overview:
     level: Materialization | None
     maps: tuple[MapCost, ...]
     events: tuple[EventCost, ...]
+    row: Cost
     warnings: tuple[str, ...]
     declarations: tuple[str, ...]
     threads: tuple[str | None, str]
@@ -105,6 +106,7 @@ class Overview:
             "lineage": None if self.lineage is None else lineage_json(self.lineage),
             "materialize": self.level,
             "cost": str(self.cost),
+            "row_cost": str(self.row),
             "maps": [
                 {
                     "name": one.name,
@@ -150,6 +152,7 @@ class Overview:
             yield f"  {event}: {event.cost}"
             for one in event.statements:
                 yield f"    {one.cost!s:<9} {one.map}[{', '.join(one.keys)}] {one.op}"
+        yield f"  reading a row: {self.row}"
         yield ""
         yield from (f"warning: {line}" for line in self.warnings)
         if not self.warnings:
@@ -192,6 +195,7 @@ def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None
         compiled.level(view),
         maps,
         events,
+        row_cost(planned, next(r for r in planned.results if r.result.name == view)),
         tuple(warnings(planned)),
         tuple(declarations(compiled, view)),
         (None, found) if isinstance(found, str) else (found.column, ""),

@@ -384,6 +384,7 @@ def test_explain_tells_scripts_all_that_its_text_says(orderbook: Program, view: 
             said.append(f"    {one['cost']:<9} {one['map']}[{', '.join(one['keys'])}] {one['op']}")
             worst[one["map"]] = max(one["cost"], worst.get(one["map"], "O(1)"), key=classes.index)
         assert event["cost"] == max((s["cost"] for s in event["statements"]), key=classes.index)
+    said.append(f"  reading a row: {told['row_cost']}")
     said += [f"warning: {line}" for line in told["warnings"]]
     said += [f"declare: {line}" for line in told["declarations"]]
     by, why = told["threads"]["by"], told["threads"]["why_one"]

@@ -6,7 +6,8 @@ import pytest
 from sql_reference import MAINTAINED
 
 from orderbook.core.errors import SqlError
-from orderbook.engine.plan.describe import Cost
+from orderbook.engine.plan.describe import Cost, row_cost
+from orderbook.engine.plan.planner import plan
 from orderbook.operations.declarations import declarations
 from orderbook.operations.view_parts import worst_event
 from orderbook.views.compilation import compile_views
@@ -154,3 +155,25 @@ def test_a_declaration_keeps_the_class_or_is_named(
         assert worst != cost
         assert len(advice) == 1 and named in advice[0]
         assert advice[0].endswith(f"would make {worst} {cost}")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        "LAST(price ORDER BY ts)",
+        "FIRST(volume ORDER BY ts, price)",
+        "LAST(side ORDER BY ts DESC, volume DESC NULLS FIRST)",
+        "ANY_VALUE(volume ORDER BY price)",
+        "ARG_MAX(price, ts)",
+        "ARG_MIN(price, CASE WHEN volume > 3 THEN 1 ELSE 2 END)",
+        "FIRST(price ORDER BY TIME_BUCKET(INTERVAL '1 minute', ts), volume)",
+    ],
+)
+def test_first_and_last_values_are_read_by_an_index(value: str, kind: str, spelling: str) -> None:
+    program = compiled(f"SELECT symbol, {value} AS x FROM trades GROUP BY symbol", kind, spelling)
+    assert isinstance(program, CompiledProgram)
+    planned = plan(program.program)
+    assert worst_event(program.program) <= Cost.LOGARITHMIC
+    assert [row_cost(planned, one) for one in planned.results] == [Cost.LOGARITHMIC]

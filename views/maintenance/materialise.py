@@ -448,7 +448,7 @@ class Materialiser:
                     free = local if factor.op == "=" else local - wanted
                     if not _given(other, local) or not _is_computed(own, component, free):
                         continue
-                    if factor.op == "=" and len(variable_set(Val(own))) < 2:
+                    if factor.op == "=" and not _replaces_columns(own, result, needed):
                         continue
                     value = self._value_of(own, component, bound | needed | variable_set(outside))
                     if value is not None:
@@ -698,6 +698,21 @@ def _is_computed(scalar: Scalar, component: Term, free: Bound) -> bool:
     used = variable_set(Val(scalar))
     return (
         used <= bound_in(component) and bool(used & free) and (len(used) > 1 or linear_form(scalar) is None)
+    )
+
+
+def _replaces_columns(own: Scalar, outside: Sequence[Factor], needed: Bound) -> bool:
+    """Whether a value that is compared for equality is a key in place of columns, not beside one.
+
+    Of one column it is so where nothing but such comparisons asks for the column.
+    """
+    used = variable_set(Val(own))
+    if len(used) > 1:
+        return True
+    return not used & needed and all(
+        isinstance(f, Cmp) and f.op == "=" and used in (variable_set(Val(f.left)), variable_set(Val(f.right)))
+        for f in outside
+        if used & variable_set(f) and _not_null(f) is None
     )
 
 
