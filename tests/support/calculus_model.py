@@ -1,7 +1,7 @@
 """Views of the calculus evaluated from rows by definition: no deltas, no maps, no indexes."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from orderbook.core.changes import Dictionary, Word
@@ -90,16 +90,18 @@ class Model:
                 yield environment, int(self._scalar(Apply(op, (left, right)), environment) or 0)
             case Rel(name, args):
                 for row, count in self.relations.get(name, Counter()).items():
-                    yield from self._bound(dict(zip(args, row, strict=True)), environment, count)
+                    if (found := _agreeing(args, row)) is not None:
+                        yield from self._bound(found, environment, count)
             case Lift(variable, body):
                 yield from self._bound({variable: self._lifted(body, environment)}, environment, 1)
             case Exists(group, body):
                 for key in self._groups(group, body, environment):
-                    yield from self._bound(dict(zip(group, key, strict=True)), environment, 1)
+                    if (found := _agreeing(group, key)) is not None:
+                        yield from self._bound(found, environment, 1)
             case Extreme(variable, greatest, value, body):
-                found = [key[0] for key in self._groups((value,), body, environment)]
-                if found:
-                    end = max(found) if greatest else min(found)  # type: ignore[type-var]
+                ends = [key[0] for key in self._groups((value,), body, environment)]
+                if ends:
+                    end = max(ends) if greatest else min(ends)  # type: ignore[type-var]
                     yield from self._bound({variable: end}, environment, 1)
 
             case Neighbour():
@@ -130,3 +132,12 @@ class Model:
 
     def _scalar(self, scalar: Scalar, environment: Environment) -> Word:
         return scalar_value(scalar, environment, self._dictionary)
+
+
+def _agreeing(names: Sequence[Scalar], words: Sequence[Word]) -> dict[Scalar, Word] | None:
+    """What each name stands for; None where one stands twice for different words."""
+    found: dict[Scalar, Word] = {}
+    for name, word in zip(names, words, strict=True):
+        if found.setdefault(name, word) != word:
+            return None
+    return found

@@ -30,6 +30,38 @@ CREATE VIEW pivot_statement AS PIVOT r ON b IN (1 AS one, 0 AS zero) USING MAX(c
 SELECT p.one, COUNT(*) AS n FROM (PIVOT r ON b IN (1 AS one) USING SUM(c) GROUP BY a) p GROUP BY p.one
 -- pivot_in_with
 WITH p AS (PIVOT r ON b IN (1 AS one, 2 AS two) GROUP BY a) SELECT one + two AS n FROM p WHERE one > 0
+-- left_join_of_groups
+SELECT r.a, r.b, r.c, t.n, t.m, t.x FROM r LEFT JOIN
+    (SELECT b, COUNT(*) AS n, MAX(d) AS m, AVG(c) AS x FROM s GROUP BY b) t ON t.b = r.b
+-- left_join_of_two_groups
+SELECT x.b, x.v, y.w, COALESCE(y.w, 0) AS z, y.b AS k FROM (SELECT b, SUM(a) AS v FROM r GROUP BY b) x
+    LEFT JOIN (SELECT b, SUM(c) AS w FROM s GROUP BY b HAVING COUNT(*) > 1) y
+    ON y.b = x.b AND x.v > 2 AND y.w <> 1
+-- left_join_of_joined_groups
+SELECT r.b, t.n, t.m FROM r LEFT JOIN (SELECT p.b, p.n, q.m FROM (SELECT b, COUNT(*) AS n FROM s GROUP BY b) p
+    JOIN (SELECT b, MIN(c) AS m FROM r GROUP BY b) q ON q.b = p.b WHERE p.n > 1) t ON r.b = t.b
+-- left_joins_in_a_chain
+SELECT x.b, x.n, y.m, z.l FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) x
+    LEFT JOIN (SELECT b, MAX(c) AS m FROM s GROUP BY b) y USING (b)
+    LEFT JOIN (SELECT c, LAST(d ORDER BY d) AS l FROM s GROUP BY c) z ON z.c = y.m
+-- left_join_of_groups_that_are_missing
+SELECT a, r.b FROM r LEFT JOIN (SELECT b, SUM(d) AS t FROM s GROUP BY b) g ON g.b = r.b
+    WHERE t IS NULL OR t > 3
+-- left_join_of_groups_summed
+SELECT r.a, SUM(g.t * r.c) AS x, COUNT(g.b) AS n, MIN(g.t) AS m FROM r
+    LEFT JOIN (SELECT b, SUM(d) AS t FROM s GROUP BY b) g ON g.b = r.b GROUP BY r.a
+-- left_join_of_groups_by_two_keys
+SELECT r.a, r.b, g.n FROM r LEFT JOIN (SELECT b, c, COUNT(*) AS n FROM s GROUP BY b, c) g
+    ON g.b = r.a AND g.c = r.a
+-- left_join_of_groups_by_equal_keys
+SELECT r.a, r.b, g.n FROM r LEFT JOIN (SELECT b, c, COUNT(*) AS n FROM s GROUP BY b, c) g
+    ON g.b = r.a AND g.c = r.b
+    WHERE r.a = r.b
+-- left_join_of_groups_of_texts
+SELECT u.k, g.l, g.n FROM u LEFT JOIN (SELECT label, MAX(label) AS l, SUM(y) AS n FROM u GROUP BY label) g
+    ON g.label = u.label
+-- right_join_of_groups
+SELECT g.n, r.a FROM (SELECT b, COUNT(*) AS n FROM s GROUP BY b) g RIGHT JOIN r ON r.b = g.b
 -- lateral_of_one_row
 SELECT r.a, x.t, x.n FROM r, LATERAL (SELECT SUM(c) AS t, COUNT(*) AS n FROM s WHERE s.b = r.b) x
     WHERE x.n < 3

@@ -38,6 +38,7 @@ from orderbook.views.intervals import join, scalar_type
 from orderbook.views.names import rename_apart
 from orderbook.views.program import CalculusView, ViewColumn, ViewKey
 from orderbook.views.simplify import without_unused
+from orderbook.views.translation.only_partners import with_only_partner
 from orderbook.views.translation.row_order import first_rows, supporting
 from orderbook.views.translation.translate_values import Group, GroupedScope
 from orderbook.views.translation.values import (
@@ -280,7 +281,12 @@ class RowTranslator(WindowTranslator):
         left, right = self._joined(join.left, outer), self._joined(join.right, outer)
         lifts: list[Factor] = []
         condition = self.condition(join.on, {**outer, **left.columns, **right.columns}, lifts)[0]
-        return outer_join(self, left, right, product(*lifts) * condition_poly(condition), join.full)
+        on = product(*lifts) * condition_poly(condition)
+        if not join.full:
+            found = with_only_partner(self, left.counted, right.counted, right.columns, on)
+            if found is not None:
+                return CountedRows(found[0], {**left.columns, **found[1]})
+        return outer_join(self, left, right, on, join.full)
 
     def _relation(self, source: str, relation: Relation) -> CountedRows:
         columns = {}
