@@ -521,7 +521,9 @@ def replan(
 
 @app.command()
 def explain(
-    view: Annotated[str, typer.Argument(help="A view, a .sql file, or a strategy MODULE:CLASS.")],
+    view: Annotated[
+        str, typer.Argument(help="A view, a .sql file, FILE.sql:VIEW, or a strategy MODULE:CLASS.")
+    ],
     stage: Annotated[
         Stage | None,
         typer.Option("--stage", help="One stage of the compiler; without it, an overview with costs."),

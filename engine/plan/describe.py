@@ -99,7 +99,7 @@ def row_cost(plan: Plan, result: ResultPlan) -> Cost:
 
 
 def warnings(plan: Plan) -> list[str]:
-    """One line for every statement that scans: which, for which event, and over what."""
+    """A line for each map that a scan changes: which, for which event, and over what."""
     found = []
     for trigger in plan.triggers:
         for statement in trigger.statements:
@@ -109,7 +109,7 @@ def warnings(plan: Plan) -> list[str]:
                 found.append(
                     f"{statement.target}: every event {event} scans {', '.join(dict.fromkeys(scans))}"
                 )
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _loops(statement: StatementPlan) -> Iterable[Loop]:

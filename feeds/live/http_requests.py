@@ -115,7 +115,8 @@ def _get(url: str, timeout: float, sent: bytes | None, more: Mapping[str, str]) 
         with _opener(url, bool(more)).open(request, timeout=timeout) as response:
             body = _read(response, time.monotonic() + PATIENCE * timeout)
     except urllib.error.HTTPError as error:
-        message = f"{what}: {error.code} {error.reason}: {error.read(200).decode(errors='replace')}"
+        said = error.read(200).decode(errors="replace")
+        message = f"{what}: {error.code} {error.reason}" + (f": {said}" if said.strip() else "")
         if error.code in _TOO_MANY:
             return RefusedRequest(message, _seconds(error.headers.get("Retry-After")))
         return SourceError(message)

@@ -151,7 +151,7 @@ class Notifier:
         self._asked: deque[Callable[[], None]] = deque()
         self._wake, self._ended = threading.Event(), False
         self._looked = self._pruned = 0.0
-        self.raised = self.open = 0
+        self.raised = self.open = self.limited = 0
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
 
@@ -347,6 +347,7 @@ class Notifier:
             "SELECT COUNT(*) FROM alerts WHERE rule = ? AND told > ?", (alert.rule, now - window)
         ).fetchone()
         if told >= most:
+            self.limited += 1
             db.execute("UPDATE alerts SET limited = ?, due = NULL WHERE id = ?", (now, alert.id))
             db.execute(
                 "INSERT INTO limits (rule, until, count) VALUES (?, ?, 1) "

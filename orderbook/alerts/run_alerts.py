@@ -30,10 +30,12 @@ MOST_LISTED = 500
 
 @dataclass(frozen=True, slots=True)
 class AlertReport:
-    """What became of a run's alerts. raised: by this run. open: now, over all runs."""
+    """What became of a run's alerts. raised: by this run. open: now, over all runs. limited: those of the
+    raised of which nobody was told, by `rate_limit`."""
 
     raised: int
     open: int
+    limited: int
     channels: tuple[ChannelReport, ...]
     problems: Problems
 
@@ -166,7 +168,7 @@ class RunAlerts:
         if self._notifier is None:
             return None
         one = self._notifier
-        return AlertReport(one.raised, one.open, tuple(one.reports()), self._problems)
+        return AlertReport(one.raised, one.open, one.limited, tuple(one.reports()), self._problems)
 
     def findings(self) -> Iterator[Finding]:
         """Notifications that have not been delivered, and alerts that were not raised."""
@@ -189,7 +191,8 @@ class RunAlerts:
         report = self.report()
         if report is None:
             return
-        yield f"  alerts: raised {report.raised:,}, open {report.open:,}"
+        untold = f", not told of {report.limited:,} (more than rate_limit)" if report.limited else ""
+        yield f"  alerts: raised {report.raised:,}, open {report.open:,}{untold}"
         for one in report.channels:
             parts = [f"sent {one.sent:,}"]
             parts += [f"waiting {one.waiting:,}"] if one.waiting else []

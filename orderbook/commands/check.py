@@ -118,9 +118,9 @@ class _Checks:
         self.lines += self.made(lambda: list(tell())) or ()
 
 
-def _views(program: CompiledProgram, names: Iterable[str]) -> Iterator[str]:
+def _views(program: CompiledProgram, names: Iterable[str], whose: str = "") -> Iterator[str]:
     for name in names:
-        yield f"view {name}: fine"
+        yield f"view {name}: fine{whose}"
     for warning in warnings(plan(program.program)):
         yield f"  warning: {warning}"
 
@@ -129,7 +129,7 @@ def _file(configuration: Configuration, file: Path) -> Iterator[str]:
     """A view file that the run has not."""
     parameters, materialize = configuration.parameters, configuration.engine.materialize
     program = compile_views(with_read(configuration, [file]), parameters, materialize=materialize)
-    yield from _views(program, declared_views(file))
+    yield from _views(program, declared_views(file), ", not of this run")
 
 
 def _statistics(assembly: Assembly) -> Iterator[str]:

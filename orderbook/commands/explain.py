@@ -41,9 +41,9 @@ from orderbook.views.program import CompiledProgram
 
 def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[str]) -> None:
     """Print one stage of a view, or the overview; of a strategy MODULE:CLASS what it watches, and where it
-    runs."""
+    runs. Of a .sql file with several views the overview says how the others are named."""
     configuration = load_configuration(config)
-    if ":" in view:
+    if ":" in view and ".sql:" not in view:
         _explain_class(configuration, view, stage)
         return
     file, name = _find(configuration, view)
@@ -61,7 +61,7 @@ def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[st
     figures: Mapping[str, Any] = {}
     if stage is None:
         seen = overview(program, name, statistics)
-        text, figures = seen.text() + note, seen.json()
+        text, figures = seen.text() + _others(view, name, file) + note, seen.json()
     else:
         text = explained(program, name, stage)
     if stage is None and any(one.name == name for one in program.catalog.strategies):
@@ -165,6 +165,12 @@ def explain_live(
     tell_incomplete(findings_of(pipeline, (), reports), configuration, merger.errors)
 
 
+def _others(view: str, name: str, file: Path) -> str:
+    """A line with the other views of a file that was named."""
+    others = [one for one in declared_views(file) if one != name] if view.endswith(".sql") else []
+    return f"the file has other views: {', '.join(f'{view}:{one}' for one in others)}\n" if others else ""
+
+
 def _settings(configuration: Configuration, file: Path, sets: Sequence[str]) -> Mapping[str, Scalar]:
     """What `--set` gives a file and those that it reads. Raises UserError for what none of them has."""
     given, known = settings(sets), parameters_of(map(text_of, with_read(configuration, [file])))
@@ -176,7 +182,17 @@ def _settings(configuration: Configuration, file: Path, sets: Sequence[str]) -> 
 
 
 def _find(configuration: Configuration, view: str) -> tuple[Path, str]:
-    """The file and name of a view; a .sql file stands for the view named as it, else for its last."""
+    """The file and name of a view; a .sql file stands for the view named as it, else for its last.
+
+    FILE.sql:VIEW is one of a file.
+    """
+    path, _, wanted = view.partition(".sql:")
+    if wanted:
+        file = configuration.view_file(f"{path}.sql")
+        declared = declared_views(file)
+        if wanted not in declared:
+            raise ConfigurationError(f"{file}: no view is named {wanted!r}; {suggestion(wanted, declared)}")
+        return file, wanted
     if view.endswith(".sql") or "/" in view:
         file = configuration.view_file(view)
         return file, shown_views(file, declared_views(file))[-1]

@@ -91,7 +91,7 @@ class Problems:
     """Problems that did not stop a source.
 
     `counts` maps a kind ("malformed line") to how often it occurred; `examples` maps it to the
-    first few places, as "file:line: detail". Memory is bounded by the number of kinds.
+    first few different places, as "file:line: detail". Memory is bounded by the number of kinds.
     """
 
     def __init__(self) -> None:
@@ -102,15 +102,16 @@ class Problems:
         """Count one problem of `kind` at `where` ("file:line")."""
         self.counts[kind] += 1
         kept = self.examples.setdefault(kind, [])
-        if len(kept) < KEPT_EXAMPLES:
-            kept.append(f"{where}: {detail[:KEPT_TEXT]}")
+        example = f"{where}: {detail[:KEPT_TEXT]}"
+        if len(kept) < KEPT_EXAMPLES and example not in kept:
+            kept.append(example)
 
     def extend(self, other: "Problems") -> None:
         """Count the problems of another, too."""
         self.counts += other.counts
         for kind, examples in other.examples.items():
             kept = self.examples.setdefault(kind, [])
-            kept += examples[: KEPT_EXAMPLES - len(kept)]
+            kept += [one for one in examples if one not in kept][: KEPT_EXAMPLES - len(kept)]
 
     @property
     def unusable(self) -> int:

@@ -147,7 +147,9 @@ def feed_lines(feed: FeedReport) -> Iterator[str]:
             parts.append(f"checksum failures {failures:,}")
         if statistics.stale_seconds:
             parts.append(f"stale {statistics.stale_seconds:.1f} s")
-    yield f"  feed {feed.name}: {', '.join(parts) or 'nothing counted'}"
+    if statistics is not None and not parts:
+        parts = ["nothing received"]
+    yield f"  feed {feed.name}" + (f": {', '.join(parts)}" if parts else "")
     if feed.delay is not None and feed.delay.count:
         percentiles = (f"p{percent} {latency_text(feed.delay.percentile(percent))}" for percent in (50, 99))
         yield f"    exchange to receipt: {', '.join(percentiles)} (by both clocks, of {feed.delay.count:,})"

@@ -17,6 +17,17 @@ from orderbook.report.sweeps import combinations_of, walk_forward
 _HEIGHT = 560
 
 
+class Histories(dict[str, pl.DataFrame]):
+    """The histories of a job's views by their names. Raises UserError for a view that it does not have."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__((name, job.history(name)) for name in job.views)
+        self._job = job
+
+    def __missing__(self, name: str) -> pl.DataFrame:
+        return self._job.history(name)
+
+
 class BacktestResult:
     """What a backtest made, read from its folder when it is asked for.
 
@@ -55,7 +66,7 @@ class BacktestResult:
     @cached_property
     def views(self) -> Mapping[str, pl.DataFrame]:
         """The history of every view: its rows with the version of the event that caused them."""
-        return {name: self.job.history(name) for name in self.job.views}
+        return Histories(self.job)
 
     def view(self, name: str) -> pl.DataFrame:
         """The rows of a view at the end. Raises UserError for one that the job does not have."""

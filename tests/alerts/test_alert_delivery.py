@@ -207,6 +207,7 @@ def test_more_than_the_rate_limit_are_told_as_one(tmp_path: Path, receiver: Rece
         run.apply([("+", symbol, 9)])
     run.alerts.save()
     settle(lambda: len(receiver.taken) == 2)
+    assert "  alerts: raised 5, open 5, not told of 3 (more than rate_limit)" in list(run.alerts.summary())
     run.close()
     # The limit, and what it kept back, are known to the next run.
     run = AlertRun(tmp_path, options, lambda: clock[0])
@@ -217,6 +218,17 @@ def test_more_than_the_rate_limit_are_told_as_one(tmp_path: Path, receiver: Rece
     settle(lambda: len(receiver.taken) == 3)
     assert list(receiver.taken.values())[-1]["data"]["message"].startswith("large: 4 more")
     assert next(iter(receiver.taken.values()))["data"]["message"] == "A!"
+    run.close()
+
+
+def test_the_same_failure_is_shown_once(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.answers = lambda _: 503 if len(receiver.requests) < 3 else 200
+    run = AlertRun(tmp_path, configuration(tmp_path, RULE + desk(receiver)))
+    run.apply([("+", "A", 9)])
+    run.alerts.save()
+    settle(lambda: len(receiver.taken) == 1)
+    (line,) = [one for one in run.alerts.summary() if "not delivered" in one]
+    assert line.endswith("x alert not delivered: desk: POST …: 503 Service Unavailable")
     run.close()
 
 

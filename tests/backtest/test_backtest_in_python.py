@@ -69,6 +69,9 @@ def test_views_call_functions_in_every_process(
 def test_views_alone_and_sweeps(flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     alone = orderbook.backtest([str(flow)], [SEEN], options=PLAIN)
+    with pytest.raises(UserError, match="no history of view 'sen'; did you mean 'seen'"):
+        _ = alone.views["sen"]
+    assert "sen" not in alone.views and list(alone.views) == ["seen"]
     assert alone.folder.parent == Path("backtests") and "<b>seen</b>" in alone._repr_html_()
     assert alone.orders.is_empty() and alone.equity.is_empty()
     with pytest.raises(UserError, match="no strategy was run"):

@@ -348,6 +348,23 @@ def test_explain_says_where_the_seconds_of_a_start_go(orderbook: Program) -> Non
     assert refused.status == 2 and "--timings takes neither" in refused.err
 
 
+def test_explain_names_the_other_views_of_a_file(orderbook: Program, tmp_path: Path) -> None:
+    views = "".join(
+        f"CREATE VIEW {name} AS SELECT COUNT(*) AS n FROM bids;" for name in ("least", "mine", "most")
+    )
+    last, own = write(tmp_path / "several.sql", views), write(tmp_path / "mine.sql", views)
+    for given, shown, others in ((last, "most", ("least", "mine")), (own, "mine", ("least", "most"))):
+        result = orderbook("explain", given)
+        assert result.out.startswith(f"view {shown}\n")
+        named = ", ".join(f"{given}:{name}" for name in others)
+        assert f"the file has other views: {named}\n" in result.out
+        for name in others:
+            one = orderbook("explain", f"{given}:{name}").out
+            assert one.startswith(f"view {name}\n") and "other views" not in one
+    wrong = orderbook("explain", f"{own}:leest")
+    assert wrong.status == 2 and "no view is named 'leest'; did you mean 'least'?" in wrong.err
+
+
 def test_explain_gives_a_cost_for_every_statement(orderbook: Program) -> None:
     result = orderbook("explain", "sobi")
     assert result.status == 0
@@ -411,7 +428,7 @@ def test_check_says_what_is_fine(orderbook: Program) -> None:
     for line in (
         "configuration by default: fine",
         "view sobi: fine",
-        "view depth: fine",
+        "view depth: fine, not of this run",
         "feed simulated: fine",
     ):
         assert line in result.out.splitlines()
