@@ -209,9 +209,16 @@ class AlertStore:
         return int(rows[0][0])
 
     def next(self, channel: str, now: int) -> Waiting | int | None:
-        """The notification that a channel is to be given now, or when one is due, or None without any."""
+        """The notification that a channel is to be given now, or when one is due, or None without any.
+
+        Those of one alert are given in the order in which they were made: its end after its beginning.
+        """
         rows = self._rows(
-            "SELECT id, body, made, attempts, next FROM outbox WHERE channel = ? AND state = 'waiting' "
+            "SELECT id, body, made, attempts, next FROM outbox AS one "
+            "WHERE channel = ? AND state = 'waiting' "
+            "AND NOT EXISTS (SELECT 1 FROM outbox AS before WHERE before.alert = one.alert "
+            "AND one.alert <> '' AND before.channel = one.channel AND before.state = 'waiting' "
+            "AND before.number < one.number) "
             "ORDER BY next > ?, CASE WHEN next > ? THEN next ELSE number END LIMIT 1",
             (channel, now, now),
         )

@@ -17,6 +17,7 @@ from samples import examples
 
 from orderbook.alerts import notifier
 from orderbook.alerts.channels import DeliveryError, Service, Webhook
+from orderbook.alerts.store import AlertStore
 from orderbook.core.errors import DataError, UserError
 
 RULE = """
@@ -219,6 +220,32 @@ def test_more_than_the_rate_limit_are_told_as_one(tmp_path: Path, receiver: Rece
     assert list(receiver.taken.values())[-1]["data"]["message"].startswith("large: 4 more")
     assert next(iter(receiver.taken.values()))["data"]["message"] == "A!"
     run.close()
+
+
+def test_what_is_told_of_an_alert_comes_in_its_order() -> None:
+    store = AlertStore(None, 10)
+    told = [("A", "raised"), ("A", "resolved"), ("B", "raised"), ("", "suppressed"), ("", "suppressed")]
+    with store.transaction() as db:
+        for number, (alert, kind) in enumerate(told):
+            db.execute(
+                "INSERT INTO outbox (id, alert, channel, kind, body, made, attempts, next, state) "
+                "VALUES (?, ?, 'desk', ?, '', 0, 0, 0, 'waiting')",
+                (f"{number}", alert, kind),
+            )
+    taken = []
+    store.attempted("0", 100, "away")
+    store.attempted("3", 200, "away")
+    for now in (1, 1, 1, 100, 100, 200):
+        found = store.next("desk", now)
+        assert found is not None
+        if isinstance(found, int):
+            assert found == 100
+            continue
+        taken.append(found.id)
+        store.done(found.id, "sent")
+    # The end of A waits for its beginning; what is of no alert waits for nothing.
+    assert taken == ["2", "4", "0", "1", "3"]
+    store.close()
 
 
 def test_the_same_failure_is_shown_once(tmp_path: Path, receiver: Receiver) -> None:
