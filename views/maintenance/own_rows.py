@@ -60,7 +60,7 @@ def _by_condition(term: Term) -> Iterator[Term]:
         rest = tuple(f for f in term if f is not lift and f != asked)
         if asked not in term or lift.var in variable_set(rest):
             continue
-        own = bound_in(f for t in lift.body.terms for f in t)
+        own = bound_in(tuple(f for t in lift.body.terms for f in t))
         for said in (f for f in lift.body.terms[0] if isinstance(f, Val) and is_condition(f.scalar)):
             opposite = Val(negation(said.scalar))
             if variable_set(said) & own or any((said in t) == (opposite in t) for t in lift.body.terms):
