@@ -195,11 +195,8 @@ class _Ranking:
 
     def _variable_of(self, scalar: Scalar, taken: Iterable[Var]) -> Var:
         names = self.bound | {*taken} | variable_set(Poly((self.term,)))
-        variable = apart_from((Var("value"),), names)[Var("value")]
-        self.types[variable] = scalar_type(
-            scalar, Types({**self.types, **row_types(Poly(((self.exists,),)), self.known)})
-        )
-        return variable
+        types = Types({**self.types, **row_types(Poly(((self.exists,),)), self.known)})
+        return _value_variable(scalar_type(scalar, types), names, self.types)
 
     def _is_read_beside(self, lifts: Mapping[Var, Aggregate]) -> bool:
         """Whether other rows than those of the group are aggregated by its key."""
@@ -222,6 +219,14 @@ class _Ranking:
         # What is the same for all groups changes for all of them.
         own = {v for v, lift in lifts.items() if not variable_set(lift).isdisjoint(self.exists.group)}
         return bool(used & own) and used <= {*self.exists.group, *own}
+
+
+def _value_variable(kind: Type, taken: Bound, types: dict[Var, Type]) -> Var:
+    """A variable of a type, which gets it in `types`; others of its name may be of other types."""
+    used = taken | {v for v, other in types.items() if v.name.startswith("value") and other != kind}
+    variable = apart_from((Var("value"),), used)[Var("value")]
+    types[variable] = kind
+    return variable
 
 
 def _made_of(wanted: Iterable[Var], lifts: Mapping[Var, Aggregate]) -> set[Var]:
@@ -505,8 +510,7 @@ class Materialiser:
             return None
         if kind.exact and max(-kind.low, kind.high) > INT64_MAX:
             return None
-        variable = apart_from((Var("value"),), taken | variable_set(component))[Var("value")]
-        self.types[variable] = kind
+        variable = _value_variable(kind, taken | variable_set(component), self.types)
         return Lift(variable, simplify(product(Val(scalar)), variable_set(Val(scalar))))
 
     def _with_ranked_groups(
