@@ -91,7 +91,7 @@ class Problems:
     """Problems that did not stop a source.
 
     `counts` maps a kind ("malformed line") to how often it occurred; `examples` maps it to the
-    first few different places, as "file:line: detail". Memory is bounded by the number of kinds.
+    first few places, as "file:line: detail". Memory is bounded by the number of kinds.
     """
 
     def __init__(self) -> None:
@@ -102,16 +102,15 @@ class Problems:
         """Count one problem of `kind` at `where` ("file:line")."""
         self.counts[kind] += 1
         kept = self.examples.setdefault(kind, [])
-        example = f"{where}: {detail[:KEPT_TEXT]}"
-        if len(kept) < KEPT_EXAMPLES and example not in kept:
-            kept.append(example)
+        if len(kept) < KEPT_EXAMPLES:
+            kept.append(f"{where}: {detail[:KEPT_TEXT]}")
 
     def extend(self, other: "Problems") -> None:
         """Count the problems of another, too."""
         self.counts += other.counts
         for kind, examples in other.examples.items():
             kept = self.examples.setdefault(kind, [])
-            kept += [one for one in examples if one not in kept][: KEPT_EXAMPLES - len(kept)]
+            kept += examples[: KEPT_EXAMPLES - len(kept)]
 
     @property
     def unusable(self) -> int:
@@ -124,7 +123,8 @@ class Problems:
 
     def report(self) -> list[str]:
         """One line for each kind: how many, and where the first were."""
-        return [f"{count} x {kind}: {'; '.join(self.examples[kind])}" for kind, count in self.counts.items()]
+        shown = {kind: "; ".join(dict.fromkeys(kept)) for kind, kept in self.examples.items()}
+        return [f"{count} x {kind}: {shown[kind]}" for kind, count in self.counts.items()]
 
 
 def visible(text: str) -> str:
