@@ -69,9 +69,11 @@ def rounded_together(program: Program) -> list[frozenset[str]]:
     """
     filled = {m.name for m in program.maps if m.definition != ZERO}
     doubles = {m.name for m in program.maps if m.type.kind is Kind.DOUBLE} & filled
+    if not doubles:
+        return []
     sets: dict[str, set[str]] = {}
     for statement in (s for t in program.triggers for s in t.statements if s.target in filled):
-        read = maps_read(statement.value) & doubles - {statement.target} if doubles else ()
+        read = maps_read(statement.value) & doubles - {statement.target}
         if not read:
             continue
         joined = {statement.target, *read}.union(*(sets.get(m, ()) for m in (statement.target, *read)))

@@ -8,7 +8,7 @@ A script compares their generated code with DuckDB after every event:
 import argparse
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from fuzz import Runtime, RuntimeKind, compiled
@@ -300,17 +300,22 @@ def row(generator: random.Random, id: int) -> Row:
     )
 
 
-def events(generator: random.Random, length: int) -> Iterator[list[tuple[bool, Row]]]:
-    """Rows inserted, deleted and replaced; at last all are deleted."""
+def events(
+    generator: random.Random, length: int, made: Callable[[random.Random, int], Row] = row, key: int = 2
+) -> Iterator[list[tuple[bool, Row]]]:
+    """Rows inserted, deleted and replaced; at last all are deleted.
+
+    made: gives a row of an id, which is its column number `key`.
+    """
     live: list[Row] = []
     for _ in range(length):
-        free = sorted({*range(-4, 12)} - {r[2] for r in live})
+        free = sorted({*range(-4, 12)} - {r[key] for r in live})
         kind = generator.random()
         event: list[tuple[bool, Row]] = []
         if live and (kind < 0.4 or not free):
             event.append((False, live.pop(generator.randrange(len(live)))))
         if kind > 0.25 and free:
-            live.append(row(generator, generator.choice(free)))
+            live.append(made(generator, generator.choice(free)))
             event.append((True, live[-1]))
         if event:
             yield event

@@ -8,12 +8,14 @@ A script compares their generated code with DuckDB after every event:
 import argparse
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 
 from fuzz import RuntimeKind, compiled
 from generated_runner import GeneratedRuntime
+from neighbour_views import events
 from oracle import Oracle, Row, difference
 
 from orderbook.engine.plan.describe import Cost, statement_cost
@@ -167,24 +169,6 @@ def row(generator: random.Random, id: int, nullable: bool) -> Row:
     return (id, *(None if nullable and generator.random() < 0.2 else v for v in values))
 
 
-def events(generator: random.Random, length: int, nullable: bool) -> Iterator[list[tuple[bool, Row]]]:
-    """Rows inserted, deleted and replaced; at last all are deleted."""
-    live: list[Row] = []
-    for _ in range(length):
-        free = sorted({*range(-4, 12)} - {r[0] for r in live})
-        kind = generator.random()
-        event: list[tuple[bool, Row]] = []
-        if live and (kind < 0.4 or not free):
-            event.append((False, live.pop(generator.randrange(len(live)))))
-        if kind > 0.25 and free:
-            live.append(row(generator, generator.choice(free), nullable))
-            event.append((True, live[-1]))
-        if event:
-            yield event
-    generator.shuffle(live)
-    yield from ([(False, r)] for r in live)
-
-
 def text(name: str, schema: str) -> str:
     """Declarations, and a view for each spelling."""
     views = (f"CREATE VIEW v{i} AS {s};" for i, s in enumerate(FAMILIES[name].spellings))
@@ -198,7 +182,8 @@ def check(name: str, schema: str, seed: int, length: int, kinds: Sequence[Runtim
     oracle, runtimes = Oracle(sql, few_rows=True), [kind(program) for kind in kinds]
     at_first = [[r.map_sizes()[m.name] for m in program.maps] for r in runtimes]
     done = []
-    for event in events(random.Random(seed), length, schema == "nullable"):
+    made = partial(row, nullable=schema == "nullable")
+    for event in events(random.Random(seed), length, made, key=0):
         for insert, values in event:
             (oracle.insert if insert else oracle.delete)("t", values)
             for runtime in runtimes:

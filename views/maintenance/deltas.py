@@ -53,7 +53,7 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.conditions import NULL, choose, linear_form, not_null
 from orderbook.views.m3 import MapDeclaration
-from orderbook.views.maintenance.ends import compared_ends
+from orderbook.views.maintenance.ends import compared_ends, equal_to
 from orderbook.views.maintenance.joined import joined_groups
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, from_order, in_order, next_beyond
 from orderbook.views.maintenance.sides import near_limits, side_limits
@@ -386,17 +386,10 @@ def _reach(term: Term, relation: Relation) -> _Reach | None:
             continue
         at = domains[0][extreme.value]
         others = [d for f in term if f is not extreme for d in _own_domains(f, term, relation)]
-        same = {extreme.var, *_equal_to(extreme.var, term)}
+        same = {extreme.var, *equal_to(extreme.var, term)}
         if all(any(d.get(v) == at for v in same) for d in others):
             return _Reach(extreme, inner, at)
     return None
-
-
-def _equal_to(variable: Var, term: Term) -> Iterator[Var]:
-    for factor in term:
-        match factor:
-            case Cmp("=", Var() as left, Var() as right) if variable in (left, right):
-                yield right if left == variable else left
 
 
 def _own_domains(factor: Factor, term: Term, relation: Relation) -> Iterator[Domain]:

@@ -65,7 +65,7 @@ def compared_ends(term: Term, relation: str, outside: frozenset[Var]) -> Iterato
         if end is None or relation not in relations(factor) or len(end.body.terms) != 1:
             continue
         held = factor.var if isinstance(factor, Lift) else end.var
-        equal = [v for v in _equal_to(held, term) if v in outside and v not in bound_in(term)]
+        equal = [v for v in equal_to(held, term) if v in outside and v not in bound_in(term)]
         if equal and _is_certain(term, i, end, relation, isinstance(factor, Extreme)):
             around = (used_outside(term, i) | outside) & variable_set(end.body) - {end.value}
             yield ComparedEnd(equal[0], end, tuple(sorted(around, key=lambda v: v.name)))
@@ -80,7 +80,8 @@ def _end(factor: Factor) -> Extreme | None:
     return None
 
 
-def _equal_to(variable: Var, term: Term) -> Iterator[Var]:
+def equal_to(variable: Var, term: Term) -> Iterator[Var]:
+    """The variables that a term says a variable equals."""
     for factor in term:
         match factor:
             case Cmp("=", Var() as left, Var() as right) if variable in (left, right):
