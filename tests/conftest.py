@@ -3,7 +3,8 @@
 import atexit
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,10 +85,22 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("exhaustive"):
         return
-    held_back = [item for item in items if item.get_closest_marker("exhaustive")]
+    kept, held_back, drawn = list[pytest.Item](), list[pytest.Item](), Counter[str]()
+    # A case that is asked for by its id is run.
+    asked = any("[" in argument for argument in config.args)
+    for item in items:
+        sample = item.get_closest_marker("sampled")
+        here = item.get_closest_marker("exhaustive") is None
+        if here and sample is not None and not asked:
+            function, every = item.nodeid.partition("[")[0], sample.args[0]
+            # One of each n in a row, in turn, so that no value of a parameter is left out.
+            row, place = divmod(drawn[function], every)
+            here = place == (row + config.getoption("seed")) % every
+            drawn[function] += 1
+        (kept if here else held_back).append(item)
     if held_back:
         config.hook.pytest_deselected(items=held_back)
-        items[:] = [item for item in items if item not in held_back]
+        items[:] = kept
 
 
 @pytest.fixture(scope="session")
@@ -130,6 +143,13 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> "Recorded":
 def sample_seed(request: pytest.FixtureRequest) -> int:
     """Seed of samples that hypothesis does not draw: fixed, unless --seed says otherwise."""
     return int(request.config.getoption("seed"))
+
+
+@pytest.fixture(scope="session")
+def part(request: pytest.FixtureRequest) -> Callable[[int], str]:
+    """The cases of a script that the mark `sampled` would leave of one in so many, as `--part`."""
+    seed, exhaustive = request.config.getoption("seed"), request.config.getoption("exhaustive")
+    return lambda every: "0/1" if exhaustive else f"{seed % every}/{every}"
 
 
 @pytest.fixture(scope="session")

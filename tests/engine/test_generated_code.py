@@ -1,5 +1,8 @@
 """The generated code against the interpreter: as plain Python for every view, compiled for some."""
 
+import re
+from collections.abc import Callable
+
 import pytest
 from fuzz import compiled
 from generated_runner import GeneratedRuntime, check
@@ -11,9 +14,11 @@ COMPILED = ("doubles", "wide_products", "vwap_by_symbol", "missedtrades")
 COMPILED_TOO = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("axfinder", "view_joins_view")]
 
 
-def test_uncompiled_code_equals_the_interpreter_for_every_view() -> None:
-    passed = run_uncompiled("generated_runner.py", "--count=1")
-    assert passed.startswith(f"{len(CATALOGUE)} passed, 0 failed, ")
+def test_uncompiled_code_equals_the_interpreter(part: Callable[[int], str]) -> None:
+    """For one view in three, drawn by the seed, and those that were wrong before."""
+    said = run_uncompiled("generated_runner.py", "--count=1", f"--part={part(3)}")
+    passed = re.match(r"(\d+) passed, 0 failed, ", said)
+    assert passed is not None and int(passed[1]) >= len(CATALOGUE) // 3
 
 
 def test_views_that_are_compiled_apart_are_maintained_as_all_together() -> None:

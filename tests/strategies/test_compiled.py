@@ -610,6 +610,7 @@ RULES: Sequence[tuple[list[type[Strategy]], list[type[Strategy]]]] = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("feed", ["orders", "levels"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_compiled_methods_order_as_the_same_rules_in_python(

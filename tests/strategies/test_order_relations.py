@@ -156,6 +156,7 @@ FED = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("options", "feed"), FED)
 def test_what_is_kept_of_orders_decides_in_the_loop_as_in_python(
     program: CompiledProgram,

@@ -420,6 +420,9 @@ PARAMETERS = {
     "text_parameter": ("SELECT k, COUNT(*) AS n FROM u WHERE label = :label GROUP BY k", {"label": "it's"}),
 }
 
+# Never left out of a sample.
+WERE_WRONG = frozenset(_queries(FOUND))
+
 CATALOGUE: tuple[Entry, ...] = (
     *(
         _entry(BOOKS + TABLES, name, query)

@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Callable
 
 import pytest
 from fuzz import InterpreterRuntime
@@ -32,6 +33,7 @@ def test_a_parameter_has_one_default_in_all_files() -> None:
             assert defaults.setdefault(one.name, one.default) == one.default, (name, one)
 
 
+@pytest.mark.sampled(3)
 @every_view
 def test_an_event_costs_what_the_file_says(name: str) -> None:
     found = plan(compiled(name))
@@ -39,6 +41,7 @@ def test_an_event_costs_what_the_file_says(name: str) -> None:
     assert described(shipped_file(name)).cost.startswith(str(cost))
 
 
+@pytest.mark.sampled(3)
 @every_view
 def test_a_view_equals_duckdb_after_every_event(name: str) -> None:
     shown = (check(name, seed) for seed in range(4))
@@ -69,5 +72,5 @@ def check(name: str, seed: int) -> int:
     return shown
 
 
-def test_generated_code_of_detectors_has_the_rows_of_the_interpreter() -> None:
-    run_uncompiled("market_views.py")
+def test_generated_code_of_detectors_has_the_rows_of_the_interpreter(part: Callable[[int], str]) -> None:
+    run_uncompiled("market_views.py", part(3))

@@ -1,5 +1,7 @@
 """Neighbours in an order: views over them equal DuckDB after every event, and cost O(log n)."""
 
+from collections.abc import Callable
+
 import pytest
 from fuzz import InterpreterRuntime, compiled
 from generated_runner import GeneratedRuntime
@@ -13,6 +15,7 @@ from orderbook.engine.plan.planner import plan
 LENGTH = 18
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> None:
     """By the interpreter; and an event costs so much."""
@@ -20,9 +23,9 @@ def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> No
     check([name], 0, LENGTH, [InterpreterRuntime])
 
 
-def test_generated_code_for_neighbours_equals_duckdb_after_every_event() -> None:
-    """As plain Python, of every third view; of all when it is exhaustive."""
-    run_uncompiled("neighbour_views.py", f"--length={LENGTH}", "--part=0/3")
+def test_generated_code_for_neighbours_equals_duckdb_after_every_event(part: Callable[[int], str]) -> None:
+    """As plain Python."""
+    run_uncompiled("neighbour_views.py", f"--length={LENGTH}", f"--part={part(3)}")
 
 
 @pytest.mark.exhaustive

@@ -122,6 +122,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("construct", "query", "cost", "kind", "spelling"), CASES)
 def test_a_declaration_keeps_the_class_or_is_named(
     construct: str, query: str, cost: str, kind: str, spelling: str
@@ -157,6 +158,7 @@ def test_a_declaration_keeps_the_class_or_is_named(
         assert advice[0].endswith(f"would make {worst} {cost}")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(

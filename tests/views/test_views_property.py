@@ -1,5 +1,6 @@
 """Every view of the catalogue equals DuckDB after every event of random streams, twice over.
 
+One in three is drawn, by the seed, and those that were wrong before; all when it is exhaustive.
 Its calculus does, evaluated by definition, with nothing compiled between; and so does its program,
 interpreted. Both are looked at beside one DuckDB, whose answers cost more than they do.
 """
@@ -12,7 +13,7 @@ from fuzz import RUNTIMES, InterpreterRuntime, changes, compiled_entry, decoded,
 from hypothesis import given
 from oracle import Row, difference, ordered
 from stream_checks import check_stream, oracle_of
-from views_catalogue import CATALOGUE, Entry
+from views_catalogue import CATALOGUE, WERE_WRONG, Entry
 
 from orderbook.core.changes import Dictionary
 from orderbook.views.calculus import relations
@@ -22,7 +23,13 @@ from orderbook.views.program import CalculusView, CompiledProgram
 from orderbook.views.types import Relation
 
 STEPS = 12
-every_view = pytest.mark.parametrize("entry", CATALOGUE, ids=lambda e: e.name)
+every_view = pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(e, id=e.name, marks=() if e.name in WERE_WRONG else pytest.mark.sampled(3))
+        for e in CATALOGUE
+    ],
+)
 every_runtime = pytest.mark.parametrize("runtime", RUNTIMES)
 
 
