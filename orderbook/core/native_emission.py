@@ -25,6 +25,7 @@ from orderbook.core.native_types import (
     INT,
     LIBM,
     NONE,
+    ROUNDED,
     SUBSTITUTES,
     UNSIGNED,
     WIDE,
@@ -36,7 +37,6 @@ from orderbook.core.native_types import (
     llvm_type,
     plain_function,
     plain_type,
-    result_type,
 )
 
 
@@ -76,6 +76,10 @@ class Emitter(Typed):
             for name, kind in own.variables.items()
             if kind != NONE
         }
+        for name, place in self._places.items():
+            # A variable that has no value yet is 0, not what happens to lie there.
+            if name not in own.names:
+                self.builder.store(ir.Constant(place.type.pointee, None), place)
         self._loops: list[tuple[ir.Block, ir.Block]] = []
         self._types: dict[ast.expr, types.Type] = {}
 
@@ -113,8 +117,7 @@ class Emitter(Typed):
             case ast.AnnAssign(target, _, ast.expr() as value):
                 self._assign(target, self.value(value), self.typeof(value))
             case ast.AugAssign(target, op, value):
-                kind = result_type(op, self.typeof(target), self.typeof(value))
-                self._assign(target, self._binary(op, target, value), kind)
+                self._assign(target, self._binary(op, target, value), self.result(op, target, value))
             case ast.If(test, body, orelse):
                 self._if(test, body, orelse)
             case ast.While(test, body):
@@ -127,11 +130,12 @@ class Emitter(Typed):
                 self.builder.ret_void()
             case ast.Return(value):
                 assert value is not None and self.own.kind is not None
-                made = self.as_type(value, self.own.kind)
                 if self.own.kind == NONE:
+                    if not isinstance(value, ast.Constant):
+                        self.value(value)
                     self.builder.ret_void()
                 else:
-                    self.builder.ret(made)
+                    self.builder.ret(self.as_type(value, self.own.kind))
             case ast.Break():
                 self.builder.branch(self._loops[-1][1])
             case ast.Continue():
@@ -247,11 +251,15 @@ class Emitter(Typed):
 
     def truth(self, node: ast.expr) -> ir.Value:
         """Whether an expression holds."""
-        kind, value = self.typeof(node), self.value(node)
+        return self._holds(self.value(node), self.typeof(node), node)
+
+    def _holds(self, value: ir.Value, kind: types.Type, node: ast.expr) -> ir.Value:
         if kind == BOOL:
             return value
         if kind == FLOAT:
             return self.builder.fcmp_unordered("!=", value, F64(0.0))
+        if not isinstance(value.type, ir.IntType):
+            raise self.own.fail("a condition that is no number", node)
         return self.builder.icmp_signed("!=", value, value.type(0))
 
     def as_type(self, node: ast.expr, kind: types.Type) -> ir.Value:
@@ -282,7 +290,8 @@ class Emitter(Typed):
         if own == I64 and wanted == BIT:
             return self.builder.icmp_signed("!=", value, I64(0))
         if own == F64 and wanted == I64:
-            return self.builder.fptosi(value, I64)
+            # What 64 bits do not hold is the nearest that they do, NaN is 0; `fptosi` leaves both open.
+            return self.builder.call(self.module.external("llvm.fptosi.sat.i64.f64", I64, [F64]), [value])
         raise NativeError(f"{self.own.name}: {kind} where {target} is wanted")
 
     def value(self, node: ast.expr) -> ir.Value:
@@ -297,8 +306,8 @@ class Emitter(Typed):
             case ast.Name() | ast.Attribute():
                 constant = self.constant(node)
                 return self.module.slot(constant) if isinstance(constant, Slot) else _constant(constant)
-            case ast.BinOp(ast.Constant(float() as value), ast.Pow(), ast.Constant(int() as power)):
-                return _constant(value**power)
+            case ast.BinOp(_, ast.Pow(), _) if (power := self.power(node)) is not None:
+                return _constant(power)
             case ast.BinOp(left, op, right):
                 return self._binary(op, left, right)
             case ast.UnaryOp(ast.USub(), ast.Constant(int() as value)):
@@ -345,9 +354,11 @@ class Emitter(Typed):
         return self.builder.not_(value) if isinstance(op, ast.Invert) else value
 
     def _binary(self, op: ast.operator, left: ast.expr, right: ast.expr) -> ir.Value:
-        kind = result_type(op, self.typeof(left), self.typeof(right))
+        kind = self.result(op, left, right)
         if isinstance(op, ast.Div):
             return self.builder.fdiv(self.as_type(left, FLOAT), self.as_type(right, FLOAT))
+        if isinstance(op, ast.Pow) and kind != FLOAT:
+            return self._whole_power(left, right, kind)
         one, other = self.as_type(left, kind), self.as_type(right, kind)
         builder = self.builder
         if kind == FLOAT:
@@ -360,6 +371,11 @@ class Emitter(Typed):
                     return builder.fmul(one, other)
                 case ast.Mod():
                     return self._float_mod(one, other)
+                case ast.FloorDiv():
+                    whole = builder.fdiv(builder.fsub(one, self._float_mod(one, other)), other)
+                    return self._of_double("llvm.rint.f64", whole)
+                case ast.Pow():
+                    return builder.call(self.module.external("pow", F64, [F64, F64]), [one, other])
             raise self.own.fail(f"{type(op).__name__} of doubles", left)
         simple = {
             ast.Add: builder.add,
@@ -381,9 +397,29 @@ class Emitter(Typed):
             assert divide is not None
             called = self.module.specialised(divide, (Int128, Int128))
             return builder.call(self.module.declared(called), [one, other])
-        if kind == UNSIGNED:
-            raise self.own.fail(f"{type(op).__name__} of unsigned integers", left)
+        if kind == UNSIGNED or not isinstance(op, ast.FloorDiv | ast.Mod):
+            signs = "unsigned " if kind == UNSIGNED else ""
+            raise self.own.fail(f"{type(op).__name__} of {signs}integers", left)
         return self._floored(op, one, other)
+
+    def _whole_power(self, base: ast.expr, exponent: ast.expr, kind: types.Type) -> ir.Value:
+        """An integer to a power that is written there."""
+        times = self.literal(exponent)
+        if times is None or times < 0:
+            raise self.own.fail(
+                "an integer to a power that is not written there, or below 0; make it a double, as float(x)",
+                exponent,
+            )
+        square, found = self.as_type(base, kind), ir.Constant(llvm_type(kind), 1)
+        while times:
+            if times & 1:
+                found = self.builder.mul(found, square)
+            square, times = self.builder.mul(square, square), times >> 1
+        return found
+
+    def _of_double(self, name: str, value: ir.Value) -> ir.Value:
+        """An intrinsic of LLVM of a double, which is one."""
+        return self.builder.call(self.module.external(name, F64, [F64]), [value])
 
     def _floored(self, op: ast.operator, one: ir.Value, other: ir.Value) -> ir.Value:
         builder = self.builder
@@ -454,8 +490,8 @@ class Emitter(Typed):
             if number == len(values) - 1:
                 break
             (more,) = self._blocks(1)
-            holds = value if kind == BOOL else self.builder.icmp_signed("!=", value, value.type(0))
-            self.builder.cbranch(holds, *((more, after) if all_of else (after, more)))
+            ahead = (more, after) if all_of else (after, more)
+            self.builder.cbranch(self._holds(value, kind, node), *ahead)
             self.builder.position_at_end(more)
         self.builder.branch(after)
         self.builder.position_at_end(after)
@@ -501,7 +537,9 @@ class Emitter(Typed):
                 better = compare(symbol, value, found)
                 found = builder.select(better, value, found)
             return found
-        if function is int or function is np.int64:
+        if function in ROUNDED and self.typeof(arguments[0]) == FLOAT:
+            return self.cast(self._of_double(ROUNDED[function], self.value(arguments[0])), FLOAT, INT)
+        if function is int or function is np.int64 or function in ROUNDED:
             return self.as_type(arguments[0], INT)
         if function == UNSIGNED:
             value, kind = self.value(arguments[0]), self.typeof(arguments[0])
@@ -514,10 +552,15 @@ class Emitter(Typed):
         doubles = [self.as_type(a, FLOAT) for a in arguments]
         if function is float:
             return doubles[0]
-        if function is abs:
-            return builder.call(self.module.external("llvm.fabs.f64", F64, [F64]), doubles)
+        if function in (abs, math.fabs):
+            return self._of_double("llvm.fabs.f64", doubles[0])
         if function is math.sqrt:
-            return builder.call(self.module.external("llvm.sqrt.f64", F64, [F64]), doubles)
+            return self._of_double("llvm.sqrt.f64", doubles[0])
+        if function is math.isnan:
+            return builder.fcmp_unordered("uno", doubles[0], doubles[0])
+        if function is math.isinf:
+            size = self._of_double("llvm.fabs.f64", doubles[0])
+            return builder.fcmp_ordered("==", size, F64(math.inf))
         if function is math.isfinite:
             nothing = builder.fsub(doubles[0], doubles[0])
             return builder.fcmp_ordered("==", nothing, F64(0.0))

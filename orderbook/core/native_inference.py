@@ -15,10 +15,13 @@ from numba.extending import _Intrinsic
 
 from orderbook.core.native_types import (
     BOOL,
+    CLASSES,
     FLOAT,
     INT,
     LIBM,
     NONE,
+    OF_TWO,
+    ROUNDED,
     UNSIGNED,
     NativeError,
     Slot,
@@ -127,10 +130,10 @@ class Typed:
                 return plain_type(self.field_of(node)[0])
             case ast.Name() | ast.Attribute():
                 return constant_type(self.constant(node))
-            case ast.BinOp(ast.Constant(float() as value), ast.Pow(), ast.Constant(int() as power)):
-                return constant_type(value**power)
+            case ast.BinOp(_, ast.Pow(), _) if (power := self.power(node)) is not None:
+                return constant_type(power)
             case ast.BinOp(left, op, right):
-                return result_type(op, self.typeof(left), self.typeof(right))
+                return self.result(op, left, right)
             case ast.UnaryOp(ast.USub(), ast.Constant(int() as value)):
                 return constant_type(-value)
             case ast.UnaryOp(ast.Not(), _) | ast.Compare():
@@ -159,6 +162,23 @@ class Typed:
                 called, arguments = self.callee(node)
                 return self._called(called, arguments, node)
         raise self.own.fail(f"{type(node).__name__} is not compiled", node)
+
+    def power(self, node: ast.BinOp) -> int | float | None:
+        """The power that is written there, as in `10**9`."""
+        match node:
+            case ast.BinOp(
+                ast.Constant(int() | float() as base), ast.Pow(), ast.Constant(int() | float() as exponent)
+            ):
+                try:
+                    found = base**exponent
+                except ArithmeticError as error:
+                    raise self.own.fail(str(error), node) from error
+                return found
+        return None
+
+    def result(self, op: ast.operator, left: ast.expr, right: ast.expr) -> types.Type:
+        """The type of what an operator makes of two expressions."""
+        return result_type(op, self.typeof(left), self.typeof(right))
 
     def _item_type(self, kind: types.Type, node: ast.expr) -> types.Type:
         """Of an item of a tuple whose place is not written there."""
@@ -230,15 +250,22 @@ class Typed:
             for argument in arguments[1:]:
                 kind = joined(kind, self.typeof(argument))
             return kind
-        if function is int or function is np.int64:
+        if function is int or function is np.int64 or function in ROUNDED:
+            self._takes(1, function, arguments, node)
             return INT
         if function == UNSIGNED:
             return UNSIGNED
-        if function is bool or function is math.isfinite:
+        if function is bool or function in CLASSES:
+            self._takes(1, function, arguments, node)
             return BOOL
-        if function is float or function is math.sqrt or function in LIBM:
+        if function in (float, math.sqrt, math.fabs) or function in LIBM:
+            self._takes(2 if function in OF_TWO else 1, function, arguments, node)
             return FLOAT
-        raise self.own.fail(f"a call of {function}", node)
+        raise self.own.fail(f"a call of {getattr(function, '__name__', function)}", node)
+
+    def _takes(self, count: int, function: Any, arguments: Sequence[ast.expr], node: ast.Call) -> None:
+        if len(arguments) != count:
+            raise self.own.fail(f"{function.__name__} of {len(arguments)} arguments; give {count}", node)
 
     def external_type(self, function: types.ExternalFunction) -> types.Type:
         """What a function of another module returns."""
@@ -304,7 +331,7 @@ class Inference(Typed):
             case ast.AnnAssign(target, _, ast.expr() as value):
                 self._assigned(target, self.typeof(value))
             case ast.AugAssign(target, op, value):
-                self._assigned(target, result_type(op, self.typeof(target), self.typeof(value)))
+                self._assigned(target, self.result(op, target, value))
             case ast.If(_, body, orelse):
                 self._block(body)
                 self._block(orelse)

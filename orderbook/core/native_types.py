@@ -40,8 +40,18 @@ UNSIGNED = types.uint64
 SUBSTITUTES: dict[Any, Callable[..., Any]] = {}
 _ANGLES = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
 _HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
-_NAMES = ("log10", "exp", "pow", "fmod", *_ANGLES, *_HYPERBOLIC)
+_LOGARITHMS = ("log10", "log2", "log1p", "exp", "expm1")
+_NAMES = (*_LOGARITHMS, "pow", "fmod", "hypot", "copysign", "erf", "erfc", *_ANGLES, *_HYPERBOLIC)
 LIBM = {math.log: "log", **{getattr(math, name): name for name in _NAMES}}
+# Those of two arguments; the others have one.
+OF_TWO = (math.pow, math.fmod, math.hypot, math.copysign, math.atan2)
+# Those that give the integer to which a double is rounded, and how LLVM calls the rounding.
+ROUNDED = {
+    math.floor: "llvm.floor.f64", math.ceil: "llvm.ceil.f64", math.trunc: "llvm.trunc.f64",
+    round: "llvm.rint.f64",
+}  # fmt: skip
+# What is asked of a double.
+CLASSES = (math.isfinite, math.isnan, math.isinf)
 
 
 class NativeError(Exception):

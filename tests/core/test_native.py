@@ -97,6 +97,24 @@ def doubles(x, y):
     return total + rounded * POWERS[int(abs(y)) % 4] + root + min(x, y) + x % 3.0
 
 
+def powers_of_whole(a, b):
+    return a**2 + (a & 1023) ** 3 - 10**9 + 2**0 + (b & 3) ** 1
+
+
+def roundings(x, y):
+    found = math.floor(x) + math.ceil(y) * 3 + round(x) * 5 + math.trunc(y) * 7
+    return found + round(int(x)) + int(x // 0.25)
+
+
+def functions(x, y):
+    z = abs(x) % 8.0 + 0.5
+    found = x**2 + z**y if abs(y) < 9.0 else z**-0.5 + z**3
+    found += math.log2(z) + math.log1p(z) + math.expm1(z) + math.hypot(x, y) + math.copysign(z, y)
+    if math.isnan(x - x) or math.isinf(y) or not (x or y):
+        found += 1.0
+    return found + x // z + math.fabs(y) + (z and y) + 10.0**-3
+
+
 def mixed(x, y):
     total = 0
     for i in range(3):
@@ -108,12 +126,14 @@ whole = st.integers(-LIMIT, LIMIT)
 real = st.floats(-1e12, 1e12)
 
 
-def compiled(function: Callable[..., Any], kind: types.Type) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], kind: types.Type, count: int = 2) -> Callable[..., Any]:
     assert isinstance(function, FunctionType)
-    return native_callable(function, [kind, kind], None, nogil=False)
+    return native_callable(function, [kind] * count, None, nogil=False)
 
 
-@pytest.mark.parametrize("function", [arithmetic, floors, shifts, comparisons, loops, tuples, either])
+@pytest.mark.parametrize(
+    "function", [arithmetic, floors, shifts, comparisons, loops, tuples, either, powers_of_whole]
+)
 def test_integers_are_those_of_python(function: Callable[..., Any]) -> None:
     native = compiled(function, types.int64)
 
@@ -127,7 +147,7 @@ def test_integers_are_those_of_python(function: Callable[..., Any]) -> None:
     check()
 
 
-@pytest.mark.parametrize("function", [doubles, mixed])
+@pytest.mark.parametrize("function", [doubles, mixed, functions])
 def test_doubles_are_those_of_python(function: Callable[..., Any]) -> None:
     native = compiled(function, types.float64)
 
@@ -135,6 +155,17 @@ def test_doubles_are_those_of_python(function: Callable[..., Any]) -> None:
     @given(real, real)
     def check(x: float, y: float) -> None:
         assert native(x, y) == function(x, y)
+
+    check()
+
+
+def test_rounding_is_that_of_python() -> None:
+    native = compiled(roundings, types.float64)
+
+    @examples(200)
+    @given(real | st.integers(-99, 99).map(lambda x: x / 2), real)
+    def check(x: float, y: float) -> None:
+        assert native(x, y) == roundings(x, y)
 
     check()
 
@@ -235,10 +266,51 @@ def itself(a, b):
     return itself(a - 1, b)
 
 
-@pytest.mark.parametrize("function", [lists, unknown, of_two_kinds, of_two_signs, no_field, itself, pair])
+def power_of_what_comes(a, b):
+    return a**b
+
+
+def logarithm_of_two(a, b):
+    return math.log(a, b)
+
+
+def rounded_to_places(a, b):
+    return round(a * 0.1, b)
+
+
+def truth_of_a_record(a, b):
+    return a if record(b) else b
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lists, unknown, of_two_kinds, of_two_signs, no_field, itself, pair, power_of_what_comes,
+        logarithm_of_two, rounded_to_places, truth_of_a_record,
+    ],
+)  # fmt: skip
 def test_what_is_not_compiled_says_so(function: FunctionType) -> None:
     with pytest.raises(NativeError):
         NativeModule().add(function, "function", [types.int64, types.int64])
+
+
+@pytest.mark.parametrize(("value", "whole"), [(math.nan, 0), (1e30, 2**63 - 1), (-math.inf, -(2**63))])
+def test_doubles_that_no_integer_holds_are_the_nearest(value: float, whole: int) -> None:
+    assert compiled(to_whole, types.float64, 1)(value) == whole
+
+
+def to_whole(x):
+    return int(x)
+
+
+def test_a_variable_without_a_value_is_nothing() -> None:
+    def sometimes(a, b):
+        if a > b:
+            found = a
+        return found
+
+    native = compiled(sometimes, types.int64)
+    assert [native(a, 5) for a in (7, 3, 9, 1)] == [7, 0, 9, 0]
 
 
 def test_a_terminal_is_told_of_the_first_start(tmp_path: Path) -> None:
