@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from orderbook.core.errors import ConfigurationError
 from orderbook.core.files import packed, unpacked
 from orderbook.core.native_code import INTEGER, native_address, python_callable
-from orderbook.core.native_types import NativeError
+from orderbook.core.native_types import BEYOND, NativeError
 from orderbook.engine.maps.memory import free_memory
 from orderbook.engine.runtime.live_view import ViewLayout, ViewRow, words_of
 from orderbook.engine.runtime.row_format import RowFormat, UnpackedFiring, UnpackedRow, row_words, unpacker
@@ -175,6 +175,22 @@ class CompiledMethods:
         self._at_hand(index, one, held, now)
         words = array("q", told)
         self.entry(method, None).call(self.address, words.buffer_info()[0], 0)
+
+    @property
+    def overflow(self) -> tuple[str, OverflowError] | None:
+        """In which method an integer has had too many bits, and what is said of it; None: in none."""
+        line = self.words[_PLACES[BEYOND]]
+        if not line:
+            return None
+        starts = {
+            getattr(self._kind, own).__code__.co_firstlineno: own for own in compiled_methods(self._kind)
+        }
+        method = starts[max(start for start in starts if start <= line)]
+        error = OverflowError(
+            f"line {line}: an integer of more than the 64 bits of a field or an argument, or than 128;"
+            " compute it as a double, as in row.price * 1e-8"
+        )
+        return method, error
 
     def _at_hand(self, index: int | None, one: Instrument | None, held: Decimal, now: int) -> None:
         words = self.words

@@ -281,7 +281,7 @@ class Runner:
         compiled.orders = self.orders
         compiled.call(method, event, index, one, held, self.now)
         self.orders = compiled.orders
-        self.asking.take()
+        self.ask_apart()
 
     def settled(self) -> None:
         """Everything that was asked for is done."""
@@ -289,7 +289,12 @@ class Runner:
         self.asking.settled()
 
     def ask_apart(self) -> None:
-        """Asks for what compiled methods have asked for; what that raises disables the strategy."""
+        """Asks for what compiled methods have asked for; what that raises, or they have had too large an
+        integer, disables the strategy."""
+        if self.compiled is not None and (failed := self.compiled.overflow) is not None:
+            if self._strategy is not None:
+                self._fail(*failed)
+            return
         try:
             self.asking.take()
         except Exception as error:

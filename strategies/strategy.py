@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, Unpack, get_args
 import numpy as np
 
 from orderbook.core.errors import ConfigurationError, UserError, suggestion
+from orderbook.core.native_types import WIDENS
 from orderbook.core.units import nanoseconds
 from orderbook.core.user_modules import imported
 from orderbook.engine.runtime.live_view import Key, ViewRow
@@ -221,6 +222,7 @@ def on_view(
 def compiled(method: Method) -> Method:
     """Makes a method of `on_view` or `on_timer` machine code; see `orderbook.strategies.compiled`."""
     setattr(method, _COMPILED, True)
+    setattr(method, WIDENS, True)
     return method
 
 

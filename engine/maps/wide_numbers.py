@@ -414,6 +414,7 @@ def floor_of_quotient(dividend, divisor):
 
 
 SUBSTITUTES[operator.floordiv] = floor_of_quotient
+SUBSTITUTES[float] = wide_to_double
 
 
 @overload(operator.floordiv)

@@ -31,6 +31,7 @@ from orderbook.core.native_types import (
     INT,
     NONE,
     SLOT_BASE,
+    WIDENS,
     Hole,
     NativeError,
     Slot,
@@ -64,7 +65,7 @@ class NativeModule:
         self._holes = {hole_key(hole): hole_symbol(number) for number, hole in enumerate(holes)}
         # What is called by `record.name(…)`, with the record as the first argument.
         self.methods = methods or {}
-        self._functions: dict[tuple[FunctionType, tuple[types.Type, ...]], OwnFunction] = {}
+        self._functions: dict[tuple[FunctionType, tuple[types.Type, ...], bool], OwnFunction] = {}
         self._pending: list[OwnFunction] = []
         # Signatures of intrinsics, and what builds them, by types of arguments.
         self.intrinsics: dict[tuple[Any, tuple[types.Type, ...]], tuple[Any, Any]] = {}
@@ -93,16 +94,18 @@ class NativeModule:
         _inline(self.module)
         return own.kind
 
-    def specialised(self, function: FunctionType, arguments: tuple[types.Type, ...]) -> OwnFunction:
+    def specialised(
+        self, function: FunctionType, arguments: tuple[types.Type, ...], widens: bool = False
+    ) -> OwnFunction:
         """A function for arguments of these types, its types inferred."""
-        arguments = tuple(map(plain_type, arguments))
-        known = self._functions.get((function, arguments))
+        arguments, widens = tuple(map(plain_type, arguments)), widens or hasattr(function, WIDENS)
+        known = self._functions.get((function, arguments, widens))
         if known is None:
             code = function.__code__
             node = _tree(code.co_filename)[code.co_name, code.co_firstlineno]
             name = f"{function.__module__}.{function.__name__}.{len(self._functions)}"
-            known = OwnFunction(name, function, arguments, node)
-            self._functions[function, arguments] = known
+            known = OwnFunction(name, function, arguments, node, widens=widens)
+            self._functions[function, arguments, widens] = known
             known.inferring = True
             Inference(self, known).infer()
             known.inferring = False

@@ -17,6 +17,7 @@ from numba.extending import _Intrinsic
 
 from orderbook.core.native_inference import FunctionsOfModule, OwnFunction, Typed
 from orderbook.core.native_types import (
+    BEYOND,
     BIT,
     BOOL,
     F64,
@@ -80,6 +81,7 @@ class Emitter(Typed):
             # A variable that has no value yet is 0, not what happens to lie there.
             if name not in own.names:
                 self.builder.store(ir.Constant(place.type.pointee, None), place)
+        self._line = own.node.lineno
         self._loops: list[tuple[ir.Block, ir.Block]] = []
         self._types: dict[ast.expr, types.Type] = {}
 
@@ -106,6 +108,7 @@ class Emitter(Typed):
         for statement in body:
             if self.builder.block.is_terminated:
                 return
+            self._line = statement.lineno
             self._statement(statement)
 
     def _statement(self, node: ast.stmt) -> None:
@@ -285,6 +288,10 @@ class Emitter(Typed):
                 return value
         if own == I64 and wanted == WIDE:
             return self.builder.sext(value, WIDE)
+        if own == WIDE and wanted == I64 and self.own.widens:
+            return self._narrowed(value)
+        if own == WIDE and wanted == F64:
+            return self._wide_to_double(value)
         if own == I64 and wanted == F64:
             return self.builder.sitofp(value, F64)
         if own == I64 and wanted == BIT:
@@ -293,6 +300,34 @@ class Emitter(Typed):
             # What 64 bits do not hold is the nearest that they do, NaN is 0; `fptosi` leaves both open.
             return self.builder.call(self.module.external("llvm.fptosi.sat.i64.f64", I64, [F64]), [value])
         raise NativeError(f"{self.own.name}: {kind} where {target} is wanted")
+
+    def _wide_to_double(self, value: ir.Value) -> ir.Value:
+        signature, generate = SUBSTITUTES[float]._defn(None, Int128)  # type: ignore[attr-defined]
+        return generate(_Context(), self.builder, signature, [value])
+
+    def _narrowed(self, value: ir.Value) -> ir.Value:
+        """128 bits in 64; the nearest where these do not hold it, which is noted."""
+        low = self.builder.trunc(value, I64)
+        beyond = self.builder.icmp_signed("!=", self.builder.sext(low, WIDE), value)
+        self._note(beyond)
+        negative = self.builder.icmp_signed("<", value, WIDE(0))
+        nearest = self.builder.select(negative, I64(-(2**63)), I64(2**63 - 1))
+        return self.builder.select(beyond, nearest, low)
+
+    def _note_size(self, value: ir.Value) -> None:
+        """What 128 bits are to hold is near this double."""
+        size = self._of_double("llvm.fabs.f64", value)
+        self._note(self.builder.fcmp_ordered(">=", size, F64(2.0**127)))
+
+    def _note(self, beyond: ir.Value) -> None:
+        """An integer has more bits than there are, where this holds; see WIDENS."""
+        record = self.own.arguments[0] if self.own.arguments else None
+        if isinstance(record, types.Record) and BEYOND in record.fields:
+            node = ast.Attribute(ast.Name(self.own.names[0]), BEYOND)
+            noted = self._read(node)
+            first = self.builder.and_(beyond, self.builder.icmp_signed("==", noted, I64(0)))
+            line = self.builder.select(first, I64(self._line), noted)
+            self.builder.store(line, self._field(node, I64), align=1)
 
     def value(self, node: ast.expr) -> ir.Value:
         """The value of an expression."""
@@ -387,16 +422,16 @@ class Emitter(Typed):
             ast.LShift: builder.shl,
             ast.RShift: builder.lshr if kind == UNSIGNED else builder.ashr,
         }
+        wide = self.own.widens and Int128 in (self.typeof(left), self.typeof(right))
+        if wide and isinstance(op, ast.Mult):
+            self._note_size(builder.fmul(self._wide_to_double(one), self._wide_to_double(other)))
         if type(op) in simple:
             made: ir.Value = simple[type(op)](one, other)
             return made
         if kind is Int128:
-            if not isinstance(op, ast.FloorDiv):
+            if not isinstance(op, ast.FloorDiv | ast.Mod):
                 raise self.own.fail(f"{type(op).__name__} of 128 bits", left)
-            divide = plain_function(SUBSTITUTES[operator.floordiv])
-            assert divide is not None
-            called = self.module.specialised(divide, (Int128, Int128))
-            return builder.call(self.module.declared(called), [one, other])
+            return self._wide_floored(op, one, other)
         if kind == UNSIGNED or not isinstance(op, ast.FloorDiv | ast.Mod):
             signs = "unsigned " if kind == UNSIGNED else ""
             raise self.own.fail(f"{type(op).__name__} of {signs}integers", left)
@@ -410,11 +445,15 @@ class Emitter(Typed):
                 "an integer to a power that is not written there, or below 0; make it a double, as float(x)",
                 exponent,
             )
-        square, found = self.as_type(base, kind), ir.Constant(llvm_type(kind), 1)
+        one, found = self.as_type(base, kind), ir.Constant(llvm_type(kind), 1)
+        if kind is Int128:
+            size = self.builder.call(
+                self.module.external("pow", F64, [F64, F64]), [self._wide_to_double(one), F64(float(times))]
+            )
+            self._note_size(size)
         while times:
-            if times & 1:
-                found = self.builder.mul(found, square)
-            square, times = self.builder.mul(square, square), times >> 1
+            found = self.builder.mul(found, one) if times & 1 else found
+            one, times = self.builder.mul(one, one), times >> 1
         return found
 
     def _of_double(self, name: str, value: ir.Value) -> ir.Value:
@@ -437,6 +476,18 @@ class Emitter(Typed):
             found = builder.sub(quotient, builder.zext(below, I64))
             found = builder.select(negated, builder.neg(one), found)
         return builder.select(zero, I64(0), found)
+
+    def _wide_floored(self, op: ast.operator, one: ir.Value, other: ir.Value) -> ir.Value:
+        builder = self.builder
+        divide = plain_function(SUBSTITUTES[operator.floordiv])
+        assert divide is not None
+        called = self.module.declared(self.module.specialised(divide, (Int128, Int128)))
+        zero = builder.icmp_signed("==", other, WIDE(0))
+        divisor = builder.select(zero, WIDE(1), other)
+        found = builder.call(called, [one, divisor])
+        if isinstance(op, ast.Mod):
+            found = builder.sub(one, builder.mul(found, divisor))
+        return builder.select(zero, WIDE(0), found)
 
     def _float_mod(self, one: ir.Value, other: ir.Value) -> ir.Value:
         builder = self.builder
@@ -519,10 +570,10 @@ class Emitter(Typed):
         if isinstance(function, types.ExternalFunction):
             values = [self.as_type(a, k) for a, k in zip(arguments, function.sig.args, strict=True)]
             return builder.call(self.module.exported(function), values)
-        plain = plain_function(function)
-        if plain is not None:
-            own = self.module.specialised(plain, tuple(self.typeof(a) for a in arguments))
-            return builder.call(self.module.declared(own), [self.value(a) for a in arguments])
+        own = self.own_function(function, arguments)
+        if own is not None:
+            values = [self.as_type(a, k) for a, k in zip(arguments, own.arguments, strict=True)]
+            return builder.call(self.module.declared(own), values)
         return self._builtin(function, arguments)
 
     def _builtin(self, function: Any, arguments: Sequence[ast.expr]) -> ir.Value:
@@ -537,6 +588,8 @@ class Emitter(Typed):
                 better = compare(symbol, value, found)
                 found = builder.select(better, value, found)
             return found
+        if function in (int, *ROUNDED) and self.own.widens and self.typeof(arguments[0]) is Int128:
+            return self.value(arguments[0])
         if function in ROUNDED and self.typeof(arguments[0]) == FLOAT:
             return self.cast(self._of_double(ROUNDED[function], self.value(arguments[0])), FLOAT, INT)
         if function is int or function is np.int64 or function in ROUNDED:

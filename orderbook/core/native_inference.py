@@ -23,6 +23,7 @@ from orderbook.core.native_types import (
     OF_TWO,
     ROUNDED,
     UNSIGNED,
+    Int128,
     NativeError,
     Slot,
     constant_type,
@@ -46,6 +47,8 @@ class OwnFunction:
     node: ast.FunctionDef
     kind: types.Type | None = None
     variables: dict[str, types.Type] = field(default_factory=dict)
+    # Whether its integers are those of Python; see WIDENS.
+    widens: bool = False
     inferring: bool = False
     value: ir.Function | None = None
 
@@ -64,7 +67,9 @@ class FunctionsOfModule(Protocol):
     methods: Mapping[str, Any]
     intrinsics: dict[tuple[Any, tuple[types.Type, ...]], tuple[Any, Any]]
 
-    def specialised(self, function: FunctionType, arguments: tuple[types.Type, ...]) -> OwnFunction:
+    def specialised(
+        self, function: FunctionType, arguments: tuple[types.Type, ...], widens: bool = False
+    ) -> OwnFunction:
         """A function for arguments of these types, its types inferred."""
 
     def declared(self, own: OwnFunction) -> ir.Function:
@@ -178,7 +183,20 @@ class Typed:
 
     def result(self, op: ast.operator, left: ast.expr, right: ast.expr) -> types.Type:
         """The type of what an operator makes of two expressions."""
-        return result_type(op, self.typeof(left), self.typeof(right))
+        kind = result_type(op, self.typeof(left), self.typeof(right))
+        return Int128 if self.own.widens and kind == INT and isinstance(op, ast.Mult | ast.Pow) else kind
+
+    def own_function(self, called: Any, arguments: Sequence[ast.expr]) -> OwnFunction | None:
+        """The function of Python that a call calls, for these arguments; None where it is none."""
+        plain = plain_function(called)
+        if plain is None:
+            return None
+        # What was compiled by itself, as the methods that records have, counts in 64 bits.
+        widens = self.own.widens and called is plain
+        kinds = [self.typeof(a) for a in arguments]
+        if self.own.widens and not widens:
+            kinds = [INT if kind is Int128 else kind for kind in kinds]
+        return self.module.specialised(plain, tuple(kinds), widens)
 
     def _item_type(self, kind: types.Type, node: ast.expr) -> types.Type:
         """Of an item of a tuple whose place is not written there."""
@@ -237,12 +255,10 @@ class Typed:
             return kind
         if isinstance(function, types.ExternalFunction):
             return self.external_type(function)
-        plain = plain_function(function)
-        if plain is not None:
-            kinds = tuple(self.typeof(a) for a in arguments)
-            found = self.module.specialised(plain, kinds).kind
-            assert found is not None
-            return found
+        own = self.own_function(function, arguments)
+        if own is not None:
+            assert own.kind is not None
+            return own.kind
         if function in (abs,):
             return self.typeof(arguments[0])
         if function in (min, max):
@@ -252,7 +268,8 @@ class Typed:
             return kind
         if function is int or function is np.int64 or function in ROUNDED:
             self._takes(1, function, arguments, node)
-            return INT
+            wide = self.own.widens and function is not np.int64 and self.typeof(arguments[0]) is Int128
+            return Int128 if wide else INT
         if function == UNSIGNED:
             return UNSIGNED
         if function is bool or function in CLASSES:

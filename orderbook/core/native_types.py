@@ -36,7 +36,8 @@ INT, FLOAT, BOOL, NONE = types.int64, types.float64, types.boolean, types.none
 # Of unsigned integers only those of 64 bits are a type of their own: `>>` brings zeros, order is another.
 UNSIGNED = types.uint64
 
-# What stands for a function of Python in compiled code; by `operator.floordiv` what divides 128 bits.
+# What stands for a function of Python in compiled code; by `operator.floordiv` what divides 128 bits, by
+# `float` what makes them a double.
 SUBSTITUTES: dict[Any, Callable[..., Any]] = {}
 _ANGLES = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2")
 _HYPERBOLIC = ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
@@ -56,6 +57,11 @@ CLASSES = (math.isfinite, math.isnan, math.isinf)
 
 class NativeError(Exception):
     """A function that is not of the part of Python that is compiled."""
+
+
+# An attribute of a function whose integers are those of Python: products have 128 bits, and what is kept in
+# 64 and has more is noted in the field BEYOND of the record that is its first argument, as a line.
+WIDENS, BEYOND = "_widens", "beyond"
 
 
 class Slot(int):
@@ -129,8 +135,6 @@ def joined(one: types.Type | None, other: types.Type) -> types.Type:
         return types.Tuple([joined(a, b) for a, b in zip(one.types, other.types, strict=True)])
     order = [BOOL, INT, Int128, FLOAT]
     if one in order and other in order:
-        if {one, other} == {Int128, FLOAT}:
-            raise NativeError("a value that is a double and 128 bits wide")
         return order[max(order.index(one), order.index(other))]
     raise NativeError(f"a value that is {one} and {other}")
 

@@ -8,6 +8,7 @@ it does with any strategy's.
 import numpy as np
 
 from orderbook.core.jit import called_with, jit
+from orderbook.core.native_types import BEYOND
 from orderbook.market.block_memory import Record, address_of, load, move, record_at
 from orderbook.strategies.execution.exchange_state import (
     CANCEL,
@@ -84,6 +85,7 @@ DESK = np.dtype(
         ("notionals", "i8"),  # address of NOTIONAL[instruments]
         ("worth", "i8"),  # address of WORTH; 0: nobody limits how far it may fall
         ("tied", "i8"),  # whether orders are tied to others
+        (BEYOND, "i8"),  # the line at which a method had an integer of too many bits; 0: none has
     ]
 )
 # What methods are told of orders: prices and volumes as above, `status` as of ORDER.

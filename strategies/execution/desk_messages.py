@@ -381,7 +381,7 @@ def _go_through(address: int, own: bool, woken: int, now: int, first: int, time:
     As Python's queue has it: what was asked for, then what methods are told, then what these ask for.
     """
     desk = desk_at(address)
-    if desk.asked != 0:
+    if desk.asked != 0 or desk.beyond != 0:
         # That comes first.
         desk.looks = 1 if own and is_time(desk, now) else 0
         return False
@@ -400,12 +400,12 @@ def _go_through(address: int, own: bool, woken: int, now: int, first: int, time:
         let_time_pass(address, now)
     if follows:
         _call_news(address, desk.news_count, now)
-    while sent_all and desk.requests_count != 0:
+    while sent_all and desk.requests_count != 0 and desk.beyond == 0:
         desk.before = desk.news_count
         sent_all = _send_all(address, now, first, time)
         if sent_all and follows:
             _call_news(address, desk.news_count, now)
-    return sent_all
+    return sent_all and desk.beyond == 0
 
 
 @jit()
@@ -466,7 +466,7 @@ def end_message(
             mark(desk.worth, desk.boards, account_at(desk.account).books)
         due = account_at(desk.account).due <= now or is_time(desk, now) or desk.wake <= now
         due = due or (woken != 0 and desk.told_market != 0)
-        asks = desk.asked != 0 or desk.requests_count != 0 or desk.looking != 0
+        asks = desk.asked != 0 or desk.requests_count != 0 or desk.looking != 0 or desk.beyond != 0
         if asks or (due and _is_own(desk, followed)):
             store(active + 8 * some, address)
             some += 1

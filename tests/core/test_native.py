@@ -19,9 +19,10 @@ from numba.core import config
 from paths import PROJECT
 from samples import examples
 
+import orderbook.engine.maps.wide_numbers  # noqa: F401  what divides 128 bits
 from orderbook.core.native import NativeModule
 from orderbook.core.native_code import native_callable
-from orderbook.core.native_types import NativeError
+from orderbook.core.native_types import WIDENS, NativeError
 from orderbook.market.block_memory import record_at
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
@@ -186,6 +187,63 @@ NATIVE_WRAPS = compiled(wraps, types.int64)
 
 def divided(a, b):
     return a // b + a % b
+
+
+def widened(a, b):
+    total = 0
+    for k in range(3):
+        total += a * b - k * a
+    mean = (total * 7 + a * a) // (abs(b) + 1) + int(total) % (b * b + 1)
+    found = min(mean, total) if mean != 0 and a else -mean
+    ratio = (a * b) / (b * b + 1) + total * 0.5
+    return found // 2**70 + (found % 2**20) * (1 if ratio > mean else 3) + a**2 // (a * a + 1) + b**0
+
+
+KEPT = np.dtype([("beyond", "i8"), ("value", "i8")])
+kept_record = record_at(KEPT)
+
+
+def kept(row, a, b):
+    row.value = a * b
+    return a**3
+
+
+def keeps(address, a, b):
+    kept(kept_record(address), a, b)
+    return 0
+
+
+def keeps_widened(address, a, b):
+    keep_widened(kept_record(address), a, b)
+    return 0
+
+
+def keep_widened(row, a, b):
+    row.value = widened(a, b)
+
+
+@examples(200)
+@given(whole | st.integers(-20, 20), whole | st.integers(-20, 20))
+def test_products_of_functions_that_widen_are_those_of_python(a: int, b: int) -> None:
+    rows = np.zeros(1, KEPT)
+    KEEPS_WIDENED(rows.ctypes.data, a, b)
+    assert rows["value"] == widened(a, b) and rows["beyond"] == 0
+
+
+@examples(100)
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3) | st.integers(-(2**62), 2**62))
+def test_what_64_bits_do_not_hold_is_noted_with_its_line(a: int, b: int) -> None:
+    rows = np.zeros(1, KEPT)
+    KEEPS(rows.ctypes.data, a, b)
+    first, size = kept.__code__.co_firstlineno, 2.0**127
+    beyond, rest = abs(a * b + 0.5) > 2**63, abs(float(a) ** 3) >= size
+    assert rows["value"] == max(-(2**63), min(2**63 - 1, a * b))
+    assert rows["beyond"] == (first + 1 if beyond else first + 2 if rest else 0)
+
+
+for function in (kept, keep_widened):
+    setattr(function, WIDENS, True)
+KEEPS, KEEPS_WIDENED = (compiled(function, types.int64, 3) for function in (keeps, keeps_widened))
 
 
 def test_a_divisor_of_nothing_gives_nothing() -> None:

@@ -722,6 +722,87 @@ def test_a_field_with_a_name_of_the_desk_is_refused(tmp_path: Path, monkeypatch:
     )
 
 
+class Summing(Strategy):
+    """Sums what is bid until no field holds it, and orders meanwhile."""
+
+    partition_by = "symbol"
+    micro: int = 0
+    total: int = 0
+
+    @on_view("touch", fire="change")
+    @compiled
+    def moved(self: Any, row: Any) -> None:
+        if row.multiplicity != 0 and row.has_imbalance:
+            weights = row.bid_volume + row.ask_volume
+            self.micro = (row.bid * row.ask_volume + row.ask * row.bid_volume) // weights
+            self.total += row.bid * row.bid_volume // 4
+            if self.micro * 2 > row.bid + row.ask:
+                self.buy(self.lot)
+            else:
+                self.sell(self.lot)
+
+
+class SummingApart(Summing):
+    """Is told of its fills, so that Python calls its method."""
+
+    def on_fill(self, fill: Any) -> None: ...
+
+
+class PlainSumming(Strategy):
+    partition_by = "symbol"
+    micro, total = 0, 0
+
+    @on_view("touch", fire="change")
+    def moved(self, event: Any) -> None:
+        row = event.new
+        if row is not None and row.imbalance is not None:
+            bid, bid_volume, ask, ask_volume = (
+                int(one * 10**8) for one in (row.bid, row.bid_volume, row.ask, row.ask_volume)
+            )
+            self.micro = (bid * ask_volume + ask * bid_volume) // (bid_volume + ask_volume)
+            self.total += bid * bid_volume // 4
+            if self.total >= 2**63:
+                raise OverflowError
+            lot = self.instrument(row.symbol, row.venue).lot
+            (self.buy if self.micro * 2 > bid + ask else self.sell)(row.symbol, lot)
+
+
+@pytest.mark.parametrize("options", ["at once", "late"])
+def test_integers_are_those_of_python_and_what_no_field_holds_disables(
+    options: str, in_python: list[str]
+) -> None:
+    events = flow(4, 300, "levels")
+    found, called = [], []
+    for kind in (PlainSumming, Summing, SummingApart):
+        in_python.clear()
+        program = GatedEngine(PROGRAM, "numba")
+        definition = StrategyDefinition(kind, label="s")
+        pipeline = Pipeline(program, APART, [definition], trading=OPTIONS[options])
+        pipeline.engine.grows = False
+        updates: list[Any] = []
+
+        def note(runner: Runner, update: OrderUpdate, own: list[Any] = updates) -> None:
+            own.append((runner.now, update))
+
+        pipeline.host.observe_orders(note)
+        pipeline.start()
+        pipeline.apply(events, "message")
+        counts = [one.counts[1:] for one in pipeline.host.save().runners.values()]
+        failed = [(one.strategy, one.method, type(one.error)) for one in pipeline.host.failures]
+        pipeline.finish()
+        found.append((sorted(updates, key=str), counts, failed))
+        if kind is not PlainSumming:
+            errors = {str(one.error).partition(":")[0] for one in pipeline.host.failures}
+            line = Summing.moved.__code__.co_firstlineno + 6
+            assert errors == {f"line {line}"}
+        called.append(len(in_python))
+    # Where a book is not valid Python calls the one, too.
+    assert 0 == called[0] < 4 * called[1] < called[2]
+    # The number of an order that was asked for with the failure is taken.
+    assert found[0][::2] == found[1][::2] and found[1] == found[2]
+    assert len(found[0][0]) > 20 and found[0][2]
+
+
 def test_integers_divided_by_zero_are_zero() -> None:
     class Divides(Strategy):
         n: int = 1
