@@ -19,7 +19,7 @@ SECONDS ?= 600
 RATE ?= 50000
 LATENCY ?= drawn
 # Where optimising may go wrong, so code is as users have it; the others' code is not optimised.
-OPTIMISED := core engine/test_maps_*.py engine/test_generated_code.py engine/test_recorded_watches.py \
+OPTIMISED := core/test_native*.py engine/test_maps_*.py engine/test_generated_code.py engine/test_recorded_watches.py \
 	feeds/test_wire_[lt]*.py run/test_message_loop.py strategies/test_queue_loop.py
 # What compiles little: the front end, plans, maps, books, exchanges' protocols; ROOM adds a folder of tests.
 FAST := configuration market core/test_[!c]*.py core/test_checked_source.py \

@@ -44,6 +44,7 @@ def test_calls_with_constants_share_what_is_compiled(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", [0, 3])
 def test_what_calls_others_is_kept(level: int, tmp_path: Path) -> None:
     """Optimised or not: a second process compiles nothing."""
@@ -91,6 +92,7 @@ ones = numpy.ones(1, numpy.int64)
 
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", [0, 3])
 def test_functions_of_one_name_that_processes_kept_apart_are_not_mixed_up(level: int, tmp_path: Path) -> None:
     """Each process was as new as the other when it compiled its own."""

@@ -176,14 +176,11 @@ LAYOUTS = [("i", True), ("iw", True), ("id", True), ("i", False), ("ii", False)]
 FORMS = [(8, 0), (32, 2), (8, 2), (32, 0)]
 
 
+# Each is a module to compile.
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("layout", "summed", "fan_out", "prefix_words"),
-    # Each is a module to compile; all pairs tell little more than each layout in one of two forms does.
-    [
-        pytest.param(*layout, *form, marks=[pytest.mark.exhaustive] * (j != i % 2))
-        for i, layout in enumerate(LAYOUTS)
-        for j, form in enumerate(FORMS)
-    ],
+    [(*layout, *form) for layout in LAYOUTS for form in FORMS],
 )
 def test_values_are_set_in_deep_trees(layout: str, summed: bool, fan_out: int, prefix_words: int) -> None:
     """Keys come, change and go by `assign` and `add`, some after a look with `around`, as in a dict."""

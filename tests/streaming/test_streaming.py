@@ -51,6 +51,7 @@ def test_three_levels_are_three(recorded: Recorded, tmp_path: Path) -> None:
     assert {node.stage for node in stream.plan.shown} == {0, 1, 2}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_any_arrival_gives_the_backtest(
     recorded: Recorded, tmp_path: Path, partitions: int, sample_seed: int
@@ -108,15 +109,8 @@ def interrupted(place: str, when: int) -> Callable[[str], None]:
     return interrupt
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "level 1",
-        "after sink",
-        pytest.param("level 0", marks=pytest.mark.exhaustive),
-        pytest.param("before sink", marks=pytest.mark.exhaustive),
-    ],
-)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("place", ["level 1", "after sink", "level 0", "before sink"])
 def test_a_batch_done_again(recorded: Recorded, tmp_path: Path, place: str) -> None:
     states: dict[Any, Any] = {}
     batches = arrivals(recorded.entries, 3, 5)
