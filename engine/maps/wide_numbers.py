@@ -1,9 +1,9 @@
 """Numbers of two words in compiled code: exact 128-bit integers, and double-double sums.
 
-Int128 is a signed 128-bit integer as a numba scalar, in plain Python an int. `+`, `-`, `*`, unary `-` and
-comparisons take two Int128 or an Int128 and an integer, and wrap like int64 (only `checked_add` and
-`checked_multiply` report overflow). Nothing here calls a run-time helper of a C compiler (__muloti4,
-__floattidf), which may not be linked.
+Int128 is a signed 128-bit integer as a numba scalar, in plain Python an int. `+`, `-`, `*`, unary `-`,
+comparisons, `min` and `max` take two Int128 or an Int128 and an integer, and wrap like int64 (only
+`checked_add` and `checked_multiply` report overflow). Nothing here calls a run-time helper of a C compiler
+(__muloti4, __floattidf), which may not be linked.
 
 Beyond sums and products there are the operator `//` (which floors) and conversions from doubles: importing
 this module gives Int128 that operator in compiled code.
@@ -104,6 +104,13 @@ for _function, _name in (
     (operator.ne, "!="),
 ):
     _declare(_function, _Comparison, 2, lambda builder, a, b, name=_name: builder.icmp_signed(name, a, b))
+for _function, _name in ((min, "<"), (max, ">")):
+    _declare(
+        _function,
+        _Arithmetic,
+        2,
+        lambda builder, a, b, name=_name: builder.select(builder.icmp_signed(name, b, a), b, a),
+    )
 
 
 def wrapped(value: int) -> int:

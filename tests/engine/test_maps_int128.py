@@ -69,6 +69,12 @@ def conversions(al: int, ah: int, memory: int) -> tuple[float, int, int, int]:
 
 
 @njit
+def extremes(al: int, ah: int, bl: int, bh: int, word: int) -> tuple[int, ...]:
+    a, b = words_to_wide(al, ah), words_to_wide(bl, bh)
+    return min(a, b), max(a, b), min(a, word), max(word, a)
+
+
+@njit
 def checked(al: int, ah: int, bl: int, bh: int, memory: int) -> tuple[int, int, int]:
     a, b = words_to_wide(al, ah), words_to_wide(bl, bh)
     store(memory, 0, 0)
@@ -94,6 +100,11 @@ def test_arithmetic_wraps_like_two_complement(a: int, b: int, word: int) -> None
 def test_comparisons(a: int, b: int, word: int) -> None:
     expected = (a < b, a <= b, a > b, a >= b, a == b, a != b, a < word, word <= a, a == word)
     assert comparisons(*halves(a), *halves(b), word) == expected
+
+
+@given(wides, wides, words)
+def test_extremes(a: int, b: int, word: int) -> None:
+    assert extremes(*halves(a), *halves(b), word) == (min(a, b), max(a, b), min(a, word), max(a, word))
 
 
 @given(wides)

@@ -132,9 +132,8 @@ def check(clean: np.ndarray, events: np.ndarray, injector: Injector) -> None:
 
 
 # Each third seed has other symbols and another strength.
-@pytest.mark.parametrize(
-    "seed", [0, 1, 2, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (3, 4, 5))]
-)
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("options", [{}, {"levels": 20, "resting": 30}, {"rate": 200.0, "imbalance": 2.0}])
 def test_generated_flow_with_every_kind_of_abuse(seed: int, options: dict[str, Any]) -> None:
     clean = flow(9_000, 1 + seed % 3, seed, **options)
@@ -185,7 +184,8 @@ def interrupted(clean: np.ndarray, seed: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (2, 3))])
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(4))
 def test_halts_and_snapshots_end_episodes(seed: int) -> None:
     clean = interrupted(flow(6_000, 1, seed), seed)
     events, injector = injected(clean, [(kind, 4) for kind in KINDS if kind != "marking_the_close"], seed)
