@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from orderbook.core.errors import UserError, suggestion
 from orderbook.core.units import nanoseconds
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.feeds.storage import Place
-from orderbook.run.assembly import assemble, parameters_of
+from orderbook.run.assembly import Assembly, assemble, parameters_of
 from orderbook.run.display import working
 from orderbook.strategies.execution.venue_model import strategy_table
+from orderbook.strategies.loop_reasons import kept_relations
 from orderbook.strategies.strategy import Strategy, load_strategy, parameters_named
+from orderbook.views.library import declared_strategies, declared_views
 
 
 def view_file(view: str | Path, folder: Path, number: int) -> str:
@@ -67,6 +70,17 @@ def configuration_keys(configuration: Configuration, names: Sequence[str]) -> di
     return found
 
 
+def shown_of(configuration: Configuration) -> Assembly:
+    """What a backtest shows: the views of `run.views`, but those of files of strategies that read what these
+    keep, and so are theirs alone. Raises as `assemble`."""
+    found = assemble(configuration.with_run(strategies=()))
+    files = {configuration.view_file(name) for name in configuration.run.views}
+    beside = {view for file in files if declared_strategies(file) for view in declared_views(file)}
+    program = found.program.program
+    views = (name for name in found.views if name not in beside or not kept_relations(program, name))
+    return replace(found, views=tuple(views))
+
+
 def settings_of(
     configuration: Configuration,
     folder: Place | None,
@@ -79,7 +93,7 @@ def settings_of(
     Raises as `assemble` does.
     """
     with working("compiling views"):
-        shown = assemble(configuration.with_run(strategies=()))
+        shown = shown_of(configuration)
         watched = None
         if configuration.run.strategies:
             watched = assemble(configuration.without_views())

@@ -24,6 +24,7 @@ from orderbook.jobs.folder import FORMAT_VERSION, Manifest, PartitionStatistics,
 from orderbook.market.instruments import Instrument
 from orderbook.strategies.execution.account import StrategySummary
 from orderbook.strategies.execution.venue_model import TradingOptions
+from orderbook.strategies.loop_reasons import kept_relations
 from orderbook.strategies.order_views import strategy_of
 from orderbook.strategies.strategy import StrategyDefinition, load_strategy
 from orderbook.views.compilation import compile_texts
@@ -221,21 +222,18 @@ class TaskResult:
     findings: tuple[Finding, ...] = ()
 
 
-# Relations that no source brings to a backtest's views, and why.
-_ABSENT = dict.fromkeys(
-    ("orders", "fills", "positions"), "strategies keep it for the views that they see themselves"
-)
-
-
 def check_program(settings: JobSettings) -> None:
     """Refuse views over what a backtest does not bring. Raises UserError."""
     if not settings.views:
         return
-    program = settings.program.compiled()
-    read = {trigger.relation for trigger in program.program.triggers}
-    for relation, why in _ABSENT.items():
-        if relation in read:
-            raise UserError(f"a view reads {relation}: {why}; leave it out, or use `replay`")
+    program = settings.program.compiled().program
+    for view in settings.views:
+        if read := kept_relations(program, view):
+            raise UserError(
+                f"view {view} reads {', '.join(sorted(read))}: strategies keep these for the views that they "
+                "see themselves, and a backtest has no history of such a view; declare it in the strategies' "
+                "file, leave it out, or use `replay`"
+            )
 
 
 def begun_manifest(settings: JobSettings, engine: str, sources: Iterable[str], **more: Any) -> Manifest:

@@ -24,6 +24,7 @@ from orderbook.backtesting.settings import (
     configuration_keys,
     parsed_granularity,
     settings_of,
+    shown_of,
     strategy_path,
     view_file,
 )
@@ -147,7 +148,7 @@ def combinations(choice: Choice) -> tuple[tuple[Combination, ...], Assembly]:
     values, keys = choice.values, choice.keys
     if not choice.configuration.run.strategies:
         raise UserError("--set with several values compares strategies; name a --strategy")
-    shown = assemble(choice.configuration.with_run(strategies=()))
+    shown = shown_of(choice.configuration)
     parameters = parameters_of(view.sql for view in shown.program.catalog.views)
     for name in values:
         if f"parameters.{name}" in keys[name] and name in parameters and shown.views:

@@ -132,7 +132,7 @@ def test_sources_by_url(flow: Path) -> None:
 
 def test_what_no_source_brings_is_refused(flow: Path, tmp_path: Path) -> None:
     sql = "CREATE VIEW late AS SELECT strategy, COUNT(*) AS n FROM orders GROUP BY strategy;"
-    with pytest.raises(UserError, match="a view reads orders: strategies keep it"):
+    with pytest.raises(UserError, match="view late reads orders: strategies keep these"):
         run(job_settings(tmp_path / "job", 1, sql=sql, views=("late",)), [flow])
     assert not (tmp_path / "job").exists()
 

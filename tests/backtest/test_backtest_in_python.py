@@ -50,6 +50,29 @@ def test_it_is_the_commands_job_as_frames(flow: Path, tmp_path: Path) -> None:
         _ = made.combinations
 
 
+def test_views_over_what_strategies_keep_are_theirs(flow: Path, tmp_path: Path) -> None:
+    """A file of strategies may have them, and a backtest shows its others."""
+    helper = "CREATE VIEW held AS SELECT venue, symbol, volume FROM positions;"
+    more = "CREATE VIEW flat AS SELECT venue, symbol FROM held WHERE volume = 0;"
+    strategy = """CREATE STRATEGY once AS SELECT b.venue, b.symbol, 'buy' AS side, MAX(b.price) AS price,
+        LEAST(1, 1 - COALESCE(MAX(h.volume), 0)) AS volume, 'ioc' AS kind
+        FROM bids b LEFT JOIN held h USING (venue, symbol) GROUP BY b.venue, b.symbol;"""
+    inline = strategy.replace("LEFT JOIN held h", "LEFT JOIN positions h")
+    found = []
+    for name, texts in (("apart", (helper, more, SEEN, ";", strategy)), ("inline", (inline, SEEN))):
+        file = tmp_path / f"{name}.sql"
+        file.write_text("\n".join(texts))
+        for sweep in ({}, {"window": [1, 2]}):
+            strategies = ["once", "strategies.order_flow:OrderFlow"] if sweep else []
+            out = tmp_path / f"{name}{len(sweep)}"
+            made = orderbook.backtest(flow, file, strategies, parameters=sweep, options=PLAIN, out=out)
+            assert list(made.views) == ["seen"] and not made.views["seen"].is_empty()
+            found.append(made.orders.filter(made.orders["strategy"].str.contains("once")).drop("strategy"))
+    assert found[0].equals(found[2]) and found[1].equals(found[3]) and len(found[0]) > 0
+    with pytest.raises(UserError, match=r"view held reads positions: .* the strategies' file"):
+        orderbook.backtest(flow, helper, "strategies.order_flow:OrderFlow", options=PLAIN)
+
+
 def test_views_call_functions_in_every_process(
     flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
