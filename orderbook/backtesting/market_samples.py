@@ -190,33 +190,42 @@ class Sample:
 class Track:
     """The samples of one instrument: at most one for each step of its grid, the state before the step began.
 
-    A step without a message has none, for nothing changed in it. Where steps were halved, a sample keeps the
-    time that it was taken at. most: how many are kept.
+    A step without a message has none, for nothing changed in it. Where samples were halved, one keeps the
+    time that it was taken at. most: how many are kept. stamps: the times of those that are kept, also of
+    rows at hand, whose samples are taken once it is known which these are.
     """
 
     most: int = field(default_factory=lambda: MOST)
     step: int = FIRST_STEP
     samples: list[Sample] = field(default_factory=list)
     last: int = 0
-    # Events so far, and how many there were at the looks to come.
     events: int = 0
+    stamps: list[int] = field(default_factory=list)
+    # Times of the samples to come.
     looks: deque[int] = field(default_factory=deque)
 
-    def due(self, stamp: int) -> int | None:
-        """The time of the sample to be taken before a message, if one is."""
+    def look(self, stamp: int) -> int | None:
+        """The time of the sample that is wanted before a message, if one is; where there are too many, they
+        are halved."""
         start = stamp - stamp % self.step
-        return None if self.samples and self.samples[-1].stamp >= start else start
-
-    def add(self, sample: Sample) -> None:
-        """Keeps a sample, and halves them where there are too many."""
-        self.samples.append(sample)
-        while len(self.samples) > self.most:
+        if self.stamps and self.stamps[-1] >= start:
+            return None
+        self.stamps.append(start)
+        while len(self.stamps) > self.most:
             self.step *= 2
-            kept: dict[int, Sample] = {}
-            for one in self.samples:
-                start = one.stamp - one.stamp % self.step
-                kept.setdefault(start, one)
-            self.samples = list(kept.values())
+            kept: dict[int, int] = {}
+            for one in self.stamps:
+                kept.setdefault(one - one % self.step, one)
+            self.stamps = list(kept.values())
+        return start
+
+    def taken(self, looks: Mapping[int, int]) -> list[int]:
+        """The places of those of looks, by their times, that are kept; samples that are not are forgotten."""
+        kept = set(self.stamps)
+        self.samples = [one for one in self.samples if one.stamp in kept]
+        own = [stamp for stamp in looks if stamp in kept]
+        self.looks.extend(own)
+        return [looks[stamp] for stamp in own]
 
 
 class Sampler:
@@ -245,7 +254,8 @@ class Sampler:
         self._tracks = [Track(LEAST) for _ in instruments]
 
     def looks(self, instruments: NDArray[np.int32], stamps: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """(place, instrument) of events, [n], that begin a step of their instrument's grid, in any order."""
+        """(place, instrument) of events, [n], before which samples are taken that are kept, in any order: of
+        those that begin a step of their grid."""
         if not self._sampled:
             return
         for index in np.unique(instruments).tolist():
@@ -254,21 +264,24 @@ class Sampler:
             places = np.flatnonzero(instruments == index)
             track = self._tracks[index]
             track.last = max(track.last, int(stamps[places[-1]]))
-            steps = stamps[places] // track.step
+            own = stamps[places]
+            steps = own // track.step
             begins = np.flatnonzero(np.concatenate([[True], steps[1:] != steps[:-1]]))
-            track.looks.extend((track.events + begins).tolist())
+            looks: dict[int, int] = {}
+            for begin, stamp in zip(begins.tolist(), own[begins].tolist(), strict=True):
+                track.most = max(LEAST, min(self._most, (track.events + begin) // EVENTS))
+                start = track.look(stamp)
+                if start is not None:
+                    looks[start] = int(places[begin])
             track.events += len(places)
-            yield from ((place, index) for place in places[begins].tolist())
+            yield from ((place, index) for place in track.taken(looks))
 
-    def take(self, instrument: int, stamp: int) -> None:
-        """Looks at an instrument before a message that `looks` has told, where its grid asks for that."""
+    def take(self, instrument: int) -> None:
+        """Looks at an instrument before a message that `looks` has told."""
         track = self._tracks[instrument]
-        track.most = max(LEAST, min(self._most, track.looks.popleft() // EVENTS))
-        start = track.due(stamp)
-        if start is not None:
-            sample = self._sample(instrument, start)
-            self._new.append((instrument, sample))
-            track.add(sample)
+        sample = self._sample(instrument, track.looks.popleft())
+        self._new.append((instrument, sample))
+        track.samples.append(sample)
 
     def follow(self, part: VersionedEvents) -> None:
         """Takes in rows that are about to be applied."""

@@ -87,7 +87,7 @@ class StrategyRun:
         looks = self._looks(part)
         if isinstance(part, LoggedSlice):
             for instrument in dict.fromkeys(one for own in looks.values() for one in own):
-                self._sampler.take(instrument, int(part.events.versions["stamp"][0]))
+                self._sampler.take(instrument)
             self._apply_logged(part)
             return
         if not part.changes:
@@ -160,7 +160,7 @@ class StrategyRun:
     def _sample(self, looks: Mapping[Version, list[int]], version: Version) -> None:
         """Samples what is to be sampled before the message of a version."""
         for instrument in looks.get(version, ()):
-            self._sampler.take(instrument, version[0])
+            self._sampler.take(instrument)
 
     def _at(self, stamp: int, switch: int, last: int) -> None:
         """A message of this version is at hand."""
@@ -189,7 +189,11 @@ class StrategyRun:
         found: dict[Version, list[int]] = {}
         if len(part.events):
             versions = part.events.versions
-            for place, instrument in self._sampler.looks(part.events.events["instrument"], versions["stamp"]):
+            stamps: NDArray[np.int64] = versions["stamp"]
+            if isinstance(part, LoggedSlice):
+                # It is applied as a whole.
+                stamps = np.full(len(stamps), stamps[0])
+            for place, instrument in self._sampler.looks(part.events.events["instrument"], stamps):
                 row = versions[place]
                 name = int(row["stamp"]), int(row["switch"]), int(row["last"])
                 found.setdefault(name, []).append(instrument)
