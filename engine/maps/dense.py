@@ -171,8 +171,8 @@ def memory_bytes(H):
 
 
 @jit()
-def export(H, out):
-    """Copy the first len(out) entries, $words words each, to int64 out[n, $words]."""
+def export(H, out, rows):
+    """Copy the first entries, so many at most, to `out`: $words words each."""
     tree = prefix_first(H)
     row = 0
     while tree != 0:
@@ -180,10 +180,11 @@ def export(H, out):
         for index in range($size):
             at = $cells + index * $cell
             if not ($nothing_held):
-                if row == len(out):
+                if row == rows:
                     return
 $export
                 row += 1
+                out += 8 * $words
         tree = prefix_next(H, tree)
 ''')
 
@@ -316,10 +317,10 @@ def dense_source(prefix_words: int, layout: str, domain: Domain, cursors: int) -
         at = words.cursor(number)
         raised.append(f"if index < load(block, {at}):")
         raised += [f"    {line}" for line in words.raise_all(str(at + 1))]
-    export = [f"out[row, {i}] = load(tree, {i} - PREFIX_WORDS)" for i in range(prefix_words)]
-    export.append(f"out[row, {prefix_words}] = {domain.key('index')}")
+    export = [f"store(out, {i}, load(tree, {i} - PREFIX_WORDS))" for i in range(prefix_words)]
+    export.append(f"store(out, {prefix_words}, {domain.key('index')})")
     export += [
-        f"out[row, {prefix_words + 1 + i}] = load(block, {words.level(0)} + index * {words.cell} + {i})"
+        f"store(out, {prefix_words + 1 + i}, load(block, {words.level(0)} + index * {words.cell} + {i}))"
         for i in range(words.cell)
     ]
     values = {

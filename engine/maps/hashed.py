@@ -277,14 +277,14 @@ def next_entry(H, entry):
 
 EXPORT = Template('''\
 @jit()
-def export(H, out):
-    """Copy the first len(out) entries of a scan, $words words each, to int64 out[n, $words]."""
+def export(H, out, rows):
+    """Copy the first entries of a scan, so many at most, to `out`: $words words each."""
     entry = first(H)
-    for row in range(len(out)):
+    for row in range(rows):
         if entry == 0:
             return
         for word in range($words):
-            out[row, word] = load(entry, word)
+            store(out, row * $words + word, load(entry, word))
         entry = next_entry(H, entry)
 ''')
 

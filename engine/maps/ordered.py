@@ -207,19 +207,19 @@ def _assign(cols: tuple[NodeColumn, ...], layout: str, prefix_first: str, fan_ou
 
 
 def _export(cols: tuple[NodeColumn, ...], prefix_words: int) -> list[str]:
-    lines = [f"out[row, {i}] = load(tree, {i} - PREFIX_WORDS)" for i in range(prefix_words)]
-    lines.append(f"out[row, {prefix_words}] = load(leaf, KEYS + position)")
+    lines = [f"store(out, {i}, load(tree, {i} - PREFIX_WORDS))" for i in range(prefix_words)]
+    lines.append(f"store(out, {prefix_words}, load(leaf, KEYS + position))")
     word = prefix_words + 1
     for c in cols:
         if c.kind == "i":
-            lines.append(f"out[row, {word}] = {c.value('leaf', 'position')}")
+            lines.append(f"store(out, {word}, {c.value('leaf', 'position')})")
         elif c.kind == "d":
             lines += [
-                f"out[row, {word + i}] = load(leaf, {c.at + i * c.distance} + position)" for i in range(2)
+                f"store(out, {word + i}, load(leaf, {c.at + i * c.distance} + position))" for i in range(2)
             ]
         else:
             lines.append(f"value = {c.value('leaf', 'position')}")
-            lines += [f"out[row, {word}] = low_word(value)", f"out[row, {word + 1}] = high_word(value)"]
+            lines += [f"store(out, {word}, low_word(value))", f"store(out, {word + 1}, high_word(value))"]
         word += 1 if c.kind == "i" else 2
     return lines
 

@@ -319,8 +319,8 @@ def memory_bytes(H):
 
 
 @jit()
-def export(H, out):
-    """Copy the first len(out) entries, $words words each, to int64 out[n, $words]."""
+def export(H, out, rows):
+    """Copy the first entries, so many at most, to `out`: $words words each."""
     tree = prefix_first(H)
     row = 0
     while tree != 0:
@@ -329,10 +329,11 @@ def export(H, out):
             leaf = load(leaf, CHILDREN)
         position = 0
         while leaf != 0:
-            if row == len(out):
+            if row == rows:
                 return
 $export
             row += 1
+            out += 8 * $words
             leaf, position = range_next(leaf, position)
         tree = prefix_next(H, tree)
 ''')

@@ -20,8 +20,8 @@ def hashed(key_words: int, layout: str, slices: tuple[tuple[int, ...], ...] = ()
     create() -> H; destroy(H); clear(H); find(H, k0..) -> entry or 0; add(H, k0.., d0..) -> entry or 0;
     assign(H, k0.., v0..) -> entry or 0; get(H, k0..) -> values; key_i(entry); value_j(entry); size(H);
     memory_bytes(H); error(H); first(H), next_entry(H, entry); slice_j_first(H, k0..),
-    slice_j_next(entry); export(H, out int64[n, WORDS]). Entries whose exact values are all zero are
-    not there. Raises ValueError for a layout or slice that makes no sense.
+    slice_j_next(entry); export(H, address of int64[rows, WORDS], rows). Entries whose exact values are
+    all zero are not there. Raises ValueError for a layout or slice that makes no sense.
     """
     if key_words < 0 or any(not s or not set(s) <= set(range(key_words)) for s in slices):
         raise ValueError(f"slices {slices} do not fit {key_words} key words")
@@ -39,9 +39,10 @@ def ordered(prefix_words: int, layout: str, fan_out: int | None = None, summed: 
     at_or_below(H, p0.., key) -> (found, key); range_first(H, p0.., low), range_next(leaf, position),
     range_last(H, p0.., high), range_previous(leaf, position) -> cursor (leaf, position), leaf 0 at the
     end; key_at(leaf, position), value_j_at(leaf, position); prefix_first(H), prefix_next(H, tree) ->
-    tree or 0, prefix_i(tree); size(H); memory_bytes(H); error(H); export(H, out int64[n, WORDS]).
-    Entries whose exact values are all zero are not there. Not `summed` it has no total, range_sum and around.
-    Raises ValueError for a bad layout, which is of `i` alone where it is not summed.
+    tree or 0, prefix_i(tree); size(H); memory_bytes(H); error(H);
+    export(H, address of int64[rows, WORDS], rows). Entries whose exact values are all zero are not there. Not
+    `summed` it has no total, range_sum and around. Raises ValueError for a bad layout, which is of `i` alone
+    where it is not summed.
     """
     fan_out = fan_out_of(summed) if fan_out is None else fan_out
     if prefix_words < 0 or fan_out < 8 or fan_out & (fan_out - 1):
@@ -57,9 +58,9 @@ def dense(prefix_words: int, layout: str, domain: Domain, cursors: int = 0) -> M
 
     create() -> H; destroy(H); clear(H); add(H, p0.., key, d0..); assign(H, p0.., key, v0..);
     get(H, p0.., key) -> values; total(H, p0..) -> sums; size(H); memory_bytes(H); error(H);
-    export(H, out int64[n, WORDS]). Cuts are found from `cursors`, see `dense_cut_source`. Keys outside
-    the domain write outside the store. Entries whose values are all zero are not there. Raises
-    ValueError for a layout with other columns than `i` and `w`.
+    export(H, address of int64[rows, WORDS], rows). Cuts are found from `cursors`, see
+    `dense_cut_source`. Keys outside the domain write outside the store. Entries whose values are all zero
+    are not there. Raises ValueError for a layout with other columns than `i` and `w`.
     """
     if prefix_words < 0 or not layout or set(layout) - set("iw") or domain.size < 1 or cursors < 0:
         raise ValueError(f"{prefix_words} prefix words, layout {layout!r}, {domain}: no dense store")

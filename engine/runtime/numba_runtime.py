@@ -291,14 +291,14 @@ class NumbaRuntime:
         self._recording = self._recorders[recorded]
         self._state[CONSTANTS] = self._constants.store()
         lists = [self._looks.record(one.view, one.per_message) for one in recorded]
-        self._recording.look(self.address, True, -1)
+        self._recording.look(self.address, 1, -1)
         self._state[RUN] = address_of(self._recording, "run")
         return NumbaRecorder(self, recordings, [block.words for block in lists])
 
     def look(self) -> None:
         """Records what became of rows of views at the end of messages, as if one ended here."""
         assert self._recording is not None
-        self._recording.look(self.address, True, 0)
+        self._recording.look(self.address, 1, 0)
         if self._state[ERROR]:
             self._overflow()
 

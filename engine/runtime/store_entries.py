@@ -212,6 +212,7 @@ def copy_module() -> ModuleType:
 HEAD = '''\
 """Adds entries of one column to a store."""
 
+from orderbook.engine.maps.memory import load, load_double
 from orderbook.engine.maps.wide_numbers import wide, words_to_wide
 from orderbook.core.jit import jit
 from {shape} import add
@@ -255,7 +256,7 @@ def _exported(shape: ModuleType, handle: int, store: Store) -> NDArray[np.int64]
     if store.ordered is None and store.key_types:
         return copied(handle, words)
     out = np.empty((shape.size(handle), words), np.int64)
-    shape.export(handle, out)
+    shape.export(handle, out.ctypes.data, len(out))
     return out
 
 
@@ -294,12 +295,12 @@ def add_entries(shape: ModuleType, handle: int, store: Store, maps: Mapping[str,
         entries = maps.get(store.maps[column.number])
         if entries is None or not len(entries):
             continue
-        keys = np.ascontiguousarray(entries.keys[:, order])
+        keys = np.ascontiguousarray(entries.keys[:, order], np.int64)
         if store.ordered is not None:
             keys[:, -1] = _tree_words(keys[:, -1], store)
-        words = np.ascontiguousarray(entries.words)
-        values = words.view(np.float64) if column.kind == "d" else words
-        getattr(module, f"fill_{column.number}")(handle, keys, values)
+        words = np.ascontiguousarray(entries.words, np.int64)
+        fill = getattr(module, f"fill_{column.number}")
+        fill(handle, len(words), keys.ctypes.data, words.ctypes.data, words.shape[1])
 
 
 def is_moved(own: Store, other: Store, matches: Mapping[str, Match]) -> bool:
@@ -335,20 +336,21 @@ def _fill_module(shape: str, keys: int, layout: str, maps: int) -> ModuleType:
         """The call that adds to one column; doubles alone have one more, which says that they are there."""
         own = [*deltas[:maps], *([presence] if len(deltas) > maps else [])]
         own[column] = value
-        return f"add({', '.join(['H', *(f'int(keys[row, {i}])' for i in range(keys)), *own])})"
+        return f"add({', '.join(['H', *(f'load(keys, {i})' for i in range(keys)), *own])})"
 
     for column in columns(layout)[:maps]:
-        lines += ["@jit()", f"def fill_{column.number}(H, keys, words):"]
-        lines += [f'    """Adds entries of column {column.number}."""', "    for row in range(len(keys)):"]
+        lines += ["@jit()", f"def fill_{column.number}(H, rows, keys, words, parts):"]
+        lines += [f'    """Adds rows of keys, and of so many words of column {column.number} each."""']
+        lines += ["    for _ in range(rows):"]
         if column.kind == "d":
             # One part after the other: their sum stays exact.
-            lines.append(f"        {add(column.number, 'words[row, 0]', '1')}")
-            lines.append("        for part in range(1, words.shape[1]):")
-            lines.append("            if words[row, part] != 0.0:")
-            lines.append(f"                {add(column.number, 'words[row, part]', '0')}")
+            lines.append(f"        {add(column.number, 'load_double(words, 0)', '1')}")
+            lines.append("        for part in range(1, parts):")
+            lines.append("            if load_double(words, part) != 0.0:")
+            lines.append(f"                {add(column.number, 'load_double(words, part)', '0')}")
         else:
-            low, high = (f"words[row, {part}]" for part in (0, 1))
-            value = f"int({low})" if column.kind == "i" else f"words_to_wide({low}, {high})"
+            low, high = (f"load(words, {part})" for part in (0, 1))
+            value = low if column.kind == "i" else f"words_to_wide({low}, {high})"
             lines.append(f"        {add(column.number, value, '0')}")
-        lines += ["", ""]
+        lines += [f"        keys += {8 * keys}", "        words += 8 * parts", "", ""]
     return publish_text("fill", "\n".join(lines))

@@ -10,7 +10,7 @@ from orderbook.engine.maps.store_layout import WORDS
 def rows(shape: ModuleType, handle: int) -> dict[tuple[int, ...], tuple[int | float, ...]]:
     """Every entry of a store, from key words (prefix, then ordered key) to values."""
     out = np.zeros((shape.size(handle), shape.WORDS), np.int64)
-    shape.export(handle, out)
+    shape.export(handle, out.ctypes.data, len(out))
     keys = shape.WORDS - sum(WORDS[kind] for kind in shape.LAYOUT)
     result = {}
     for row in out:
