@@ -26,6 +26,7 @@ from paths import SUPPORT
 RUNNER = SUPPORT / "crash_runner.py"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("policy", ["batch", "20us", "never"])
 @pytest.mark.parametrize("power", [True, False], ids=["power failure", "kill"])
 def test_crashes(policy: str, power: bool, sample_seed: int) -> None:
@@ -123,6 +124,7 @@ def killed_runs(forking: Forking, folder: Path, policy: str, seed: int, kills: i
     return check_all(folder, policy)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("policy", "kills"), [("batch", 4), ("5ms", 3), ("never", 3)])
 def test_kills(policy: str, kills: int, sample_seed: int, tmp_path: Path, forking: Forking) -> None:
     assert killed_runs(forking, tmp_path, policy, sample_seed, kills) > 10

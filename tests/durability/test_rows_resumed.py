@@ -100,6 +100,7 @@ def rows_wanted(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
     return {view: sorted(database.execute(sql).fetchall()) for view, sql in WANTED.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("every", ["60s", "0.05s"])
 def test_a_run_that_is_killed_in_the_middle_of_its_files_goes_on_there(
     every: str, tmp_path: Path, orderbook: Program, monkeypatch: pytest.MonkeyPatch, request: Any
