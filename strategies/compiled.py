@@ -39,10 +39,10 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from orderbook.core.errors import ConfigurationError
+from orderbook.core.errors import ConfigurationError, suggestion
 from orderbook.core.files import packed, unpacked
 from orderbook.core.native_code import INTEGER, native_address, python_callable
-from orderbook.core.native_types import BEYOND, NativeError
+from orderbook.core.native_types import BEYOND, NativeError, UnknownName
 from orderbook.engine.maps.memory import free_memory
 from orderbook.engine.runtime.live_view import ViewLayout, ViewRow, words_of
 from orderbook.engine.runtime.row_format import RowFormat, UnpackedFiring, UnpackedRow, row_words, unpacker
@@ -61,7 +61,7 @@ from orderbook.views.types import Kind
 
 _METHODS: Mapping[str, Any] = {
     "buy": desk.buy, "sell": desk.sell, "modify": desk.modify, "cancel": desk.cancel, "is_open": desk.is_open,
-    "open_order": desk.open_order, "open_price": desk.open_price,
+    "open_order": desk.open_order, "open_price": desk.open_price, "hold": desk.hold,
 }  # fmt: skip
 _NAMES = frozenset(desk.DESK.names or ())
 _PLACES = {name: place for place, name in enumerate(desk.DESK.names or ())}
@@ -114,6 +114,13 @@ class CompiledMethods:
         instruments: int,
         more: np.dtype | None = None,
     ) -> None:
+        for method in compiled_methods(kind):
+            if hasattr(Strategy, method) and method not in TOLD:
+                told = ", ".join(sorted(TOLD))
+                raise ConfigurationError(
+                    f"{kind.__name__}.{method} is called by Python; leave @compiled out there, which is for "
+                    f"methods of on_view and on_timer, for {told}, and for what these call"
+                )
         numbers = {}
         for name, value in parameters.items():
             word = _word_of(value, kind.defaults.get(name))
@@ -199,6 +206,25 @@ class CompiledMethods:
         words[_PLACES["lot"]] = 0 if one is None else one.lot_scale * one.lot_units
         words[_PLACES["position"]] = int(held.scaleb(SCALE))
 
+    def _advice(self, error: NativeError) -> str:
+        """What to do about what cannot be compiled, where that is known."""
+        if not isinstance(error, UnknownName):
+            return ""
+        name, record = error.name, error.record
+        if record is None and name in _NAMES:
+            return f"; self.{name} is a number"
+        if record is None:
+            return f"; {suggestion(name, [*_METHODS, *compiled_methods(self._kind)])}"
+        if "requests" not in record.fields:
+            return f"; {suggestion(name, [*record.fields])}"
+        if name == "parameters":
+            return "; a parameter is self.NAME"
+        if hasattr(Strategy, name):
+            return "; it is for methods in Python"
+        if name in self._kind.defaults:
+            return "; parameters that are texts are for methods in Python"
+        return f"; declare it in the class, as `{name}: float = 0.0`, or among its `defaults`"
+
     def entry(self, method: str, view: str | None) -> "Entry":
         """A method compiled for the rows of a view, None: for what it is told. Raises ConfigurationError."""
         found = self._entries.get((method, view))
@@ -209,8 +235,7 @@ class CompiledMethods:
                 found = _entry_of(method, own, self._dtype, row)
             except NativeError as error:
                 where = f"{self._kind.__name__}.{method}" + ("" if view is None else f", of view {view}")
-                # Without all that the record has.
-                why = str(error).partition(" of Record(")[0]
+                why = f"{error}{self._advice(error)}"
                 raise ConfigurationError(f"{where}, cannot be compiled: {why}") from error
             self._entries[method, view] = found
         return found

@@ -35,6 +35,7 @@ from orderbook.strategies.execution.exchange_account import ExchangeAccount
 from orderbook.strategies.execution.exchange_state import REFUSED
 from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
+from orderbook.strategies.execution.venue_model import strategy_table
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.kept_states import Failure, KeptRows, KeptStates, SavedRunner, identity_of
 from orderbook.strategies.loop_reasons import why_in_python
@@ -50,6 +51,7 @@ from orderbook.strategies.strategy import (
     Trade,
     ViewWatch,
     compiled_methods,
+    parameter_names,
     watches_of,
     with_parameters,
 )
@@ -187,6 +189,12 @@ class Runner:
         if self.compiled is not None and watch.method in self._compiled_names:
             self.compiled.entry(watch.method, watch.view)
         when = None if watch.when is None else with_parameters(watch.when, self.parameters)
+        for name in sorted(parameter_names(when or "")):
+            table = f"[strategies.{strategy_table(self._kind.__name__)}]"
+            raise ConfigurationError(
+                f"{where}: the condition's parameter :{name} has no value; give it in the class's "
+                f"`defaults`, under {table}, or by --set {name}=VALUE"
+            )
         try:
             if isinstance(engine, GatedEngine):
                 found = engine.subscribe(

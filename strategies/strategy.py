@@ -678,8 +678,23 @@ def _strategies(module: ModuleType) -> list[str]:
     ]
 
 
+def _called(kind: type[Strategy]) -> Iterable[str]:
+    """The names of the methods that are called."""
+    yield from (watch.method for watch in watches_of(kind))
+    yield from (timer.method for timer in timers_of(kind))
+    yield from (name for name in vars(Strategy) if name.startswith("on_"))
+
+
 def check_relations(program: CompiledProgram, strategies: Iterable[StrategyDefinition]) -> None:
-    """Raises ConfigurationError for two strategies of one name, or if views declare their relations."""
+    """Raises ConfigurationError for two strategies of one name, one with a method that would have to be
+    awaited, or if views declare their relations."""
+    strategies = list(strategies)
+    for one in strategies:
+        for name in _called(one.kind):
+            if inspect.iscoroutinefunction(getattr(one.kind, name)):
+                raise ConfigurationError(
+                    f"{one.name}.{name} is async, and nothing awaits it; make it `def {name}`"
+                )
     names = [strategy.name for strategy in strategies]
     for name in names:
         if names.count(name) > 1:

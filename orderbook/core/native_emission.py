@@ -109,7 +109,8 @@ class Emitter(Typed):
             if self.builder.block.is_terminated:
                 return
             self._line = statement.lineno
-            self._statement(statement)
+            with self.at(statement):
+                self._statement(statement)
 
     def _statement(self, node: ast.stmt) -> None:
         match node:
@@ -262,7 +263,7 @@ class Emitter(Typed):
         if kind == FLOAT:
             return self.builder.fcmp_unordered("!=", value, F64(0.0))
         if not isinstance(value.type, ir.IntType):
-            raise self.own.fail("a condition that is no number", node)
+            raise self.own.fail("a condition that is no number; of a row it is its multiplicity", node)
         return self.builder.icmp_signed("!=", value, value.type(0))
 
     def as_type(self, node: ast.expr, kind: types.Type) -> ir.Value:
@@ -520,6 +521,8 @@ class Emitter(Typed):
         return found
 
     def _compared(self, op: ast.cmpop, left: ast.expr, right: ast.expr) -> ir.Value:
+        if type(op) not in _SYMBOLS:
+            raise self.own.fail("`is`; whether a row is there its multiplicity says", left)
         kind = joined(self.typeof(left), self.typeof(right))
         one, other = self.as_type(left, kind), self.as_type(right, kind)
         symbol = _SYMBOLS[type(op)]

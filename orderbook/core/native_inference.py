@@ -3,7 +3,8 @@
 import ast
 import builtins
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Protocol
@@ -26,6 +27,7 @@ from orderbook.core.native_types import (
     Int128,
     NativeError,
     Slot,
+    UnknownName,
     constant_type,
     joined,
     plain_function,
@@ -104,8 +106,21 @@ class Typed:
                     return space[node.id]
             raise self.own.fail(f"the unknown name {node.id}", node)
         if isinstance(node, ast.Attribute):
+            if self.is_local(node.value):
+                self.field_of(node)
+                raise self.own.fail(f"what {node.attr} has, which is a number", node)
             return getattr(self.constant(node.value), node.attr)
         raise self.own.fail("something that is not compiled", node)
+
+    @contextmanager
+    def at(self, statement: ast.stmt) -> Iterator[None]:
+        """Says of what is wrong with a statement where it stands."""
+        try:
+            yield
+        except NativeError as error:
+            if ", line " in str(error):
+                raise
+            raise self.own.fail(str(error), statement) from error
 
     def is_local(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in self.own.variables
@@ -118,7 +133,8 @@ class Typed:
         """The type and the offset of a field of a record."""
         record = self.typeof(node.value)
         if not isinstance(record, types.Record) or node.attr not in record.fields:
-            raise self.own.fail(f"a field {node.attr} of {record}", node)
+            error = self.own.fail(f"the unknown field {node.attr}", node)
+            raise UnknownName(str(error), node.attr, record)
         field = record.fields[node.attr]
         if not isinstance(field.type, types.Integer | types.Float | types.Boolean):
             raise self.own.fail(f"a field of type {field.type}", node)
@@ -227,7 +243,8 @@ class Typed:
         if isinstance(function, ast.Attribute) and self.is_local(function.value):
             called = self.module.methods.get(function.attr)
             if called is None:
-                raise self.own.fail(f"the unknown method {function.attr}", node)
+                error = self.own.fail(f"the unknown method {function.attr}", node)
+                raise UnknownName(str(error), function.attr, None)
             given = [function.value, *given]
         else:
             called = self.constant(function)
@@ -246,7 +263,8 @@ class Typed:
             **named,
         }
         if set(names) != set(named):
-            raise self.own.fail(f"arguments that are not those of {plain.__name__}", node)
+            own = ", ".join(code.co_varnames[len(given) - len(node.args) : code.co_argcount])
+            raise self.own.fail(f"arguments that are not those of {plain.__name__}: {own}", node)
         return called, [*given, *(named[name] for name in names)]
 
     def _called(self, function: Any, arguments: Sequence[ast.expr], node: ast.Call) -> types.Type:
@@ -325,7 +343,8 @@ class Inference(Typed):
 
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
-            self._statement(statement)
+            with self.at(statement):
+                self._statement(statement)
 
     def _assigned(self, target: ast.expr, kind: types.Type) -> None:
         match target:

@@ -59,6 +59,14 @@ class NativeError(Exception):
     """A function that is not of the part of Python that is compiled."""
 
 
+class UnknownName(NativeError):
+    """An attribute that a record has not: a field, or a method. record: of the field; None: it is called."""
+
+    def __init__(self, text: str, name: str, record: types.Record | None) -> None:
+        super().__init__(text)
+        self.name, self.record = name, record
+
+
 # An attribute of a function whose integers are those of Python: products have 128 bits, and what is kept in
 # 64 and has more is noted in the field BEYOND of the record that is its first argument, as a line.
 WIDENS, BEYOND = "_widens", "beyond"
@@ -169,6 +177,8 @@ def constant_type(value: Any) -> types.Type:
         return NONE
     if isinstance(value, tuple):
         return types.Tuple([constant_type(part) for part in value])
+    if isinstance(value, str):
+        raise NativeError(f"the text {value!r}; compare texts in a view, whose column says what they are")
     raise NativeError(f"the constant {value!r}")
 
 

@@ -243,6 +243,15 @@ def sell(
 
 
 @jit()
+def hold(self: Record, target: int) -> None:
+    """Buys or sells at market what is missing to a position, as far as it is known."""
+    if target > self.position:
+        buy(self, target - self.position)
+    elif target < self.position:
+        sell(self, self.position - target)
+
+
+@jit()
 def _ask_price(desk: Record, order_id: int, price: int) -> None:
     place = opened(desk, order_id)
     if place != 0 and price != MARKET and open_at(place).market == 0:

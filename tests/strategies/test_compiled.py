@@ -20,6 +20,7 @@ from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.execution.account import Order, OrderUpdate
 from orderbook.strategies.execution.venue_model import TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.kept_states import Failure
 from orderbook.strategies.runner import Runner
 from orderbook.strategies.strategy import StrategyDefinition
 from orderbook.views.library import packaged_views
@@ -706,7 +707,17 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, fields: 
         ("self.wait(1)", ["unknown method wait"]),
         ("print(row.bid)", ["print"]),
         ("x = [row.bid]", ["List"]),
-        ("self.buy(1, price=2, iceberg=3)", ["buy"]),
+        ("self.buy(1, price=2, iceberg=3)", ["buy", "volume, price, post_only"]),
+        ("self.n = row.bit", ["line 8", "did you mean 'bid'"]),
+        ("self.n = self.m", ["line 8", "`m: float = 0.0`"]),
+        ("self.n = self.parameters['n']", ["line 8", "self.NAME"]),
+        ("self.log.info('x')", ["line 8", "in Python"]),
+        ("self.n = self.position(row.symbol)", ["line 8", "self.position is a number"]),
+        ("self.cancel_all()", ["line 8", "did you mean 'cancel'"]),
+        ("if row: self.n = 1", ["line 8", "multiplicity"]),
+        ("if row is None: return", ["line 8", "multiplicity"]),
+        ("self.n = row.symbol == 'AAA'", ["line 8", "'AAA'", "in a view"]),
+        ("self.n = 1 if row.bid else row", ["line 8"]),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_by_its_line(
@@ -716,10 +727,40 @@ def test_what_cannot_be_compiled_is_refused_by_its_line(
     assert all(word in said for word in words), said
 
 
+@pytest.mark.parametrize("method", ["on_start(self)", "on_trade(self, trade)", "on_save(self)"])
+def test_what_python_calls_is_not_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    said = refused(tmp_path, monkeypatch, "pass", f"n: int = 0\n    @compiled\n    def {method}: ...")
+    assert f"Mine.{method.partition('(')[0]} is called by Python" in said
+
+
 def test_a_field_with_a_name_of_the_desk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Mine: tick means something else" in refused(
         tmp_path, monkeypatch, "self.tick = 1", "tick: int = 0"
     )
+
+
+class Holding(Strategy):
+    partition_by = "symbol"
+
+    @on_view("touch", fire="change")
+    @compiled
+    def moved(self: Any, row: Any) -> None:
+        if row.multiplicity != 0 and row.has_imbalance:
+            self.hold(3 * self.lot if row.imbalance > 0.2 else -2 * self.lot if row.imbalance < -0.2 else 0)
+
+
+class PlainHolding(Strategy):
+    partition_by = "symbol"
+
+    @on_view("touch", fire="change")
+    def moved(self, event: Any) -> None:
+        row = event.new
+        if row is not None and row.imbalance is not None:
+            lot = self.instrument(row.symbol, row.venue).lot
+            target = 3 if row.imbalance > 0.2 else -2 if row.imbalance < -0.2 else 0
+            self.hold(row.symbol, target * lot, row.venue)
 
 
 class Summing(Strategy):
@@ -767,32 +808,42 @@ class PlainSumming(Strategy):
             (self.buy if self.micro * 2 > bid + ask else self.sell)(row.symbol, lot)
 
 
+def told_of(kind: type[Strategy], options: str) -> tuple[list[Any], list[Any], list[Failure]]:
+    """What a strategy was told of its orders, in an order of no meaning; its counts of them; its failures."""
+    definition = StrategyDefinition(kind, label="s")
+    pipeline = Pipeline(GatedEngine(PROGRAM, "numba"), APART, [definition], trading=OPTIONS[options])
+    pipeline.engine.grows = False
+    updates: list[Any] = []
+
+    def note(runner: Runner, update: OrderUpdate) -> None:
+        updates.append((runner.now, update))
+
+    pipeline.host.observe_orders(note)
+    pipeline.start()
+    pipeline.apply(flow(4, 300, "levels"), "message")
+    counts = [one.counts[1:] for one in pipeline.host.save().runners.values()]
+    pipeline.finish()
+    return sorted(updates, key=str), counts, list(pipeline.host.failures)
+
+
+@pytest.mark.parametrize("options", ["at once", "late"])
+def test_a_position_is_held_as_in_python(options: str) -> None:
+    own = told_of(Holding, options)
+    assert own == told_of(PlainHolding, options)
+    assert len(own[0]) > 20 and not own[2]
+
+
 @pytest.mark.parametrize("options", ["at once", "late"])
 def test_integers_are_those_of_python_and_what_no_field_holds_disables(
     options: str, in_python: list[str]
 ) -> None:
-    events = flow(4, 300, "levels")
     found, called = [], []
     for kind in (PlainSumming, Summing, SummingApart):
         in_python.clear()
-        program = GatedEngine(PROGRAM, "numba")
-        definition = StrategyDefinition(kind, label="s")
-        pipeline = Pipeline(program, APART, [definition], trading=OPTIONS[options])
-        pipeline.engine.grows = False
-        updates: list[Any] = []
-
-        def note(runner: Runner, update: OrderUpdate, own: list[Any] = updates) -> None:
-            own.append((runner.now, update))
-
-        pipeline.host.observe_orders(note)
-        pipeline.start()
-        pipeline.apply(events, "message")
-        counts = [one.counts[1:] for one in pipeline.host.save().runners.values()]
-        failed = [(one.strategy, one.method, type(one.error)) for one in pipeline.host.failures]
-        pipeline.finish()
-        found.append((sorted(updates, key=str), counts, failed))
+        told, counts, failures = told_of(kind, options)
+        found.append((told, counts, [(one.strategy, one.method, type(one.error)) for one in failures]))
         if kind is not PlainSumming:
-            errors = {str(one.error).partition(":")[0] for one in pipeline.host.failures}
+            errors = {str(one.error).partition(":")[0] for one in failures}
             line = Summing.moved.__code__.co_firstlineno + 6
             assert errors == {f"line {line}"}
         called.append(len(in_python))

@@ -300,12 +300,20 @@ def subscribing(view: str, when: str | None = None, **arguments: str) -> type[St
     return Mine
 
 
+class Awaiting(Strategy):
+    async def on_fill(self, fill: Any) -> None: ...  # type: ignore[override]
+
+
 @pytest.mark.parametrize(
     ("kinds", "words"),
     [
         ([subscribing("bid_dept")], ["Mine.look: no view is named 'bid_dept'", "'bid_depth'?"]),
         ([subscribing("bid_depth", "oders > 2")], ["Mine.look, on view bid_depth", "oders", "orders"]),
-        ([subscribing("bid_depth", "orders > :lots")], ["Mine.look, on view bid_depth", "lots"]),
+        (
+            [subscribing("bid_depth", "orders > :lots")],
+            ["Mine.look", ":lots", "`defaults`", "[strategies.mine]", "--set lots="],
+        ),
+        ([Awaiting], ["Awaiting.on_fill is async"]),
         ([subscribing("bid_depth", "orders >")], ["Mine.look, on view bid_depth"]),
         ([subscribing("bid_depth", on="second")], ["Mine.look", "second"]),
         ([Buyer, Buyer], ["two strategies are called Buyer"]),
