@@ -172,6 +172,7 @@ def runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_sweep_that_is_stopped_leaves_nothing(flow: Path, tmp_path: Path, sent: signal.Signals) -> None:
     (tmp_path / "waiting_here.py").write_text(
