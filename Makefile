@@ -1,4 +1,4 @@
-# make setup | run [DURATION=seconds] [CONFIG=file] | test [SEED=n] | test-most | test-optimised | test-spark |
+# make setup | run [DURATION=seconds] [CONFIG=file] | test [SEED=n] [TURN=n] | test-most | test-optimised | test-spark |
 #      test-fast [ROOM=folder] |
 #      test-browser | test-exhaustive [SEED=n] [COUNT=n] | test-frames [SEED=n] [COUNT=n] |
 #      lint | clean | bench | bench-spark | bench-monitor | soak [SECONDS=n] [RATE=messages a second] |
@@ -14,6 +14,7 @@ STAMP := .venv/.ready
 SELDOM := pip|setuptools|mypyc?|pygments/lexers|fontTools|debugpy|pyspark/(ml|mllib|pandas)
 CONFIG ?= config.toml
 SEED ?= 1
+TURN ?= $(SEED)
 COUNT ?= 1000
 SECONDS ?= 600
 RATE ?= 50000
@@ -69,10 +70,10 @@ test: $(STAMP)
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-most test-optimised test-spark $(ALSO)
 
 test-most: $(STAMP)
-	@$(PYTEST) -n 2 --dist worksteal --seed $(SEED) -m 'not spark and not browser' $(addprefix --ignore-glob=tests/,$(OPTIMISED)) tests
+	@$(PYTEST) -n 2 --dist worksteal --seed $(SEED) --turn $(TURN) -m 'not spark and not browser' $(addprefix --ignore-glob=tests/,$(OPTIMISED)) tests
 
 test-optimised: $(STAMP)
-	@said=$$(NUMBA_OPT=3 $(PYTEST) -p no:cacheprovider --seed $(SEED) -m 'not spark' $(wildcard $(addprefix tests/,$(OPTIMISED))) 2>&1); code=$$?; printf '%s\n' "$$said"; exit $$code
+	@said=$$(NUMBA_OPT=3 $(PYTEST) -p no:cacheprovider --seed $(SEED) --turn $(TURN) -m 'not spark' $(wildcard $(addprefix tests/,$(OPTIMISED))) 2>&1); code=$$?; printf '%s\n' "$$said"; exit $$code
 
 # Spark waits more than it computes, so it runs beside the others; what it says is printed at its end.
 test-spark: $(STAMP)

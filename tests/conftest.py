@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 from paths import PROJECT
-from samples import DEFAULT
+from samples import DEFAULT, is_drawn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("samples")
     group.addoption("--exhaustive", action="store_true", help="random samples, and tests marked exhaustive")
     group.addoption("--seed", type=int, default=1, help="seed of the random samples")
+    group.addoption("--turn", type=int, help="which cases of samples are run; not given, as --seed says")
     group.addoption("--count", type=int, default=1000, help="examples of most properties in exhaustive runs")
 
 
@@ -82,6 +83,11 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
     return [] if held_back else None
 
 
+def _turn(config: pytest.Config) -> int:
+    turn = config.getoption("turn")
+    return int(config.getoption("seed") if turn is None else turn)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("exhaustive"):
         return
@@ -92,10 +98,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         sample = item.get_closest_marker("sampled")
         here = item.get_closest_marker("exhaustive") is None
         if here and sample is not None and not asked:
-            function, every = item.nodeid.partition("[")[0], sample.args[0]
-            # One of each n in a row, in turn, so that no value of a parameter is left out.
-            row, place = divmod(drawn[function], every)
-            here = place == (row + config.getoption("seed")) % every
+            function = item.nodeid.partition("[")[0]
+            here = is_drawn(drawn[function], sample.args[0], _turn(config))
             drawn[function] += 1
         (kept if here else held_back).append(item)
     if held_back:
@@ -148,8 +152,8 @@ def sample_seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def part(request: pytest.FixtureRequest) -> Callable[[int], str]:
     """The cases of a script that the mark `sampled` would leave of one in so many, as `--part`."""
-    seed, exhaustive = request.config.getoption("seed"), request.config.getoption("exhaustive")
-    return lambda every: "0/1" if exhaustive else f"{seed % every}/{every}"
+    turn, exhaustive = _turn(request.config), request.config.getoption("exhaustive")
+    return lambda every: "0/1" if exhaustive else f"{turn % every}/{every}"
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ COMPILED_TOO = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("a
 
 
 def test_uncompiled_code_equals_the_interpreter(part: Callable[[int], str]) -> None:
-    """For one view in three, drawn by the seed, and those that were wrong before."""
+    """For one view in three, others by each turn, and those that were wrong before."""
     said = run_uncompiled("generated_runner.py", "--count=1", f"--part={part(3)}")
     passed = re.match(r"(\d+) passed, 0 failed, ", said)
     assert passed is not None and int(passed[1]) >= len(CATALOGUE) // 3

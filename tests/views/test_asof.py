@@ -1,5 +1,7 @@
 """ASOF JOIN takes one row of those that ON finds at the same place, by their key: as DuckDB has it."""
 
+from collections.abc import Callable
+
 import pytest
 from asof_views import COMPILED, SCHEMA, UNION, check
 from fuzz import InterpreterRuntime, compiled
@@ -11,15 +13,16 @@ LENGTH = 40
 FEW = 20
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "key"), COMPILED)
 def test_one_of_several_rows_is_taken(name: str, key: str | None) -> None:
     """By generated code that is compiled, for some of every kind of key."""
     check(name, key, [InterpreterRuntime, GeneratedRuntime], LENGTH)
 
 
-def test_of_the_others_the_same_row_is_taken() -> None:
+def test_of_the_others_the_same_row_is_taken(part: Callable[[int], str]) -> None:
     """By generated code as plain Python."""
-    run_uncompiled("asof_views.py", f"--length={FEW}")
+    run_uncompiled("asof_views.py", f"--length={FEW}", f"--part={part(2)}")
 
 
 @pytest.mark.exhaustive

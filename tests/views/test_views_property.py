@@ -1,6 +1,6 @@
 """Every view of the catalogue equals DuckDB after every event of random streams, twice over.
 
-One in three is drawn, by the seed, and those that were wrong before; all when it is exhaustive.
+One in three is drawn, others by each turn, and those that were wrong before; all when it is exhaustive.
 Its calculus does, evaluated by definition, with nothing compiled between; and so does its program,
 interpreted. Both are looked at beside one DuckDB, whose answers cost more than they do.
 """
