@@ -61,6 +61,12 @@ SQL = {
                NULL AS stop, NULL AS trail, FALSE AS reduce_only, 3000000000 AS good_until, 0.5 AS display
         FROM touch WHERE ask_volume > 1
     """,
+    "times": """
+        CREATE STRATEGY made AS
+        SELECT venue, symbol, 'sell' AS side, TIME_BUCKET(INTERVAL '200 milliseconds', ts) AS tag,
+               MAX(price) AS price, 0.5 AS volume
+        FROM asks GROUP BY venue, symbol, TIME_BUCKET(INTERVAL '200 milliseconds', ts)
+    """,
     "by symbol": """
         CREATE STRATEGY made WITH (max_requests = 30) AS
         SELECT venue, symbol, 'buy' AS side, MIN(price) AS price, SUM(volume) * 0.1428571 AS volume

@@ -45,7 +45,7 @@ _NEEDED: Mapping[str, tuple[Kind, ...]] = {
     "venue": _TEXTS, "symbol": _TEXTS, "side": _TEXTS, "price": _NUMBERS, "volume": _NUMBERS,
 }  # fmt: skip
 _OPTIONAL: Mapping[str, tuple[Kind, ...]] = {
-    "kind": _TEXTS, "tag": (Kind.TEXT, Kind.INTEGER), "stop": _NUMBERS, "trail": _NUMBERS,
+    "kind": _TEXTS, "tag": (Kind.TEXT, Kind.INTEGER, Kind.TIMESTAMP), "stop": _NUMBERS, "trail": _NUMBERS,
     "display": _NUMBERS, "reduce_only": (Kind.BOOLEAN,), "good_until": (Kind.TIMESTAMP, Kind.INTEGER),
 }  # fmt: skip
 # What orders may have elsewhere, and what to write here.
