@@ -266,6 +266,11 @@ OTHERS = [
     ),
     ("SELECT ¦COUNT(id, ts) FROM bids", "COUNT takes one argument"),
     ('SELECT ¦"Price" FROM bids', "'Price' is not a name"),
+    ('SELECT price FROM bids WHERE price = ¦"AAA-USD"', "; a text stands in single quotes"),
+    (
+        "SELECT price FROM bids WHERE price IN (¦NASDAQ)",
+        "unknown column nasdaq; a text stands in single quotes",
+    ),
     ("SELECT ¦main.bids.price FROM bids", "a name of three parts"),
     (
         "SELECT ¦:q * price FROM bids",

@@ -129,7 +129,7 @@ def identifier(node: exp.Expr, text: SqlText) -> str:
     quoted = bool(node.args.get("quoted"))
     folded = name if quoted else name.lower()
     if not _PLAIN.fullmatch(folded):
-        rule = "names are letters, digits and _, in lower case if quoted"
+        rule = "names are letters, digits and _, in lower case if quoted; a text stands in single quotes"
         raise text.error(f"{name!r} is not a name; {rule}", node)
     return folded
 
@@ -331,6 +331,8 @@ class Scope:
             close = nearest(qualifier, (i.alias for i in items))
             return self.text.error(f"unknown relation or alias {qualifier}{close}", node)
         close = nearest(name, (c.name for i in items for c in i.columns))
+        if not close and isinstance(node.parent, exp.Predicate):
+            close = "; a text stands in single quotes"
         return self.text.error(f"unknown column {name}{close}", node)
 
     @contextmanager
