@@ -22,8 +22,8 @@ where there is no row. A parameter whose default is a float is a double, one wit
 the last such order to the row's instrument, 0 where none is, and `open_price(id)` at what price it was asked
 for. A compiled method of `on_timer` has no row: at hand is the one instrument that an instance sees, or none.
 A compiled `on_book_state(self, state)` has `state.state` and `state.reason` as the codes of `BookState` and
-`StateReason`, and `state.ts`; `on_order_update(self, order)` and `on_fill(self, fill)` have the fields of
-`execution.desk`'s ORDER_UPDATE and FILL_UPDATE.
+`StateReason`, and `state.ts`; `on_trade(self, trade)` has the fields of TRADE, `on_order_update(self, order)`
+and `on_fill(self, fill)` those of `execution.desk`'s ORDER_UPDATE and FILL_UPDATE.
 """
 
 import ctypes
@@ -55,7 +55,14 @@ from orderbook.strategies.execution.desk_messages import NEWS
 from orderbook.strategies.execution.exchange_state import LAST, MODIFY, PLACE
 from orderbook.strategies.execution.order_news import LIQUIDITY, SIDES, STATUSES
 from orderbook.strategies.execution.order_terms import PLAIN, OrderTerms, TimeInForce
-from orderbook.strategies.strategy import Parameter, Strategy, compiled_methods, fields_of, timers_in_python
+from orderbook.strategies.strategy import (
+    Parameter,
+    Strategy,
+    Trade,
+    compiled_methods,
+    fields_of,
+    timers_in_python,
+)
 from orderbook.views.m3 import Result
 from orderbook.views.types import Kind
 
@@ -75,8 +82,13 @@ _BYTES_AT = bytes.__basicsize__ - 1
 
 # What `on_book_state` is called with.
 STATE = np.dtype([("ts", "i8"), ("state", "i8"), ("reason", "i8")])
+# What `on_trade` is called with, in 10^-8; side: who took, 0 bought, 1 sold, 2 is not told.
+TRADE = np.dtype([("ts", "i8"), ("side", "i8"), ("volume", "i8"), ("price", "i8")])
 # By methods what they are told.
-TOLD = {"on_book_state": STATE, "on_order_update": desk.ORDER_UPDATE, "on_fill": desk.FILL_UPDATE}
+TOLD = {
+    "on_book_state": STATE, "on_trade": TRADE,
+    "on_order_update": desk.ORDER_UPDATE, "on_fill": desk.FILL_UPDATE,
+}  # fmt: skip
 
 
 class Request(NamedTuple):
@@ -307,7 +319,7 @@ class CompiledMethods:
         self.row["told_market"] |= bool(timers_in_python(self._kind))
         for method in TOLD.keys() & set(compiled_methods(self._kind)):
             address = self.entry(method, None).address
-            if method != "on_book_state":
+            if method in ("on_order_update", "on_fill"):
                 self.row["on_order" if method == "on_order_update" else "on_fill"] = address
 
     def take_called(self) -> tuple[int, int]:
@@ -564,6 +576,12 @@ def order_words(order: Order) -> tuple[int, ...]:
         order.ts, order.id, SIDES.index(order.side), fixed(order.volume), order.price is not None, price,
         fixed(order.filled), STATUSES.index(order.status), order.reason is not None,
     )  # fmt: skip
+
+
+def trade_words(trade: Trade) -> tuple[int, ...]:
+    """A TRADE, in words."""
+    side = SIDES.index(trade.side) if trade.side else len(SIDES)
+    return trade.ts, side, fixed(trade.volume), fixed(trade.price)
 
 
 def fill_words(fill: Fill) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from functools import partial
 
 from orderbook.market.events import BookState, StateReason
 from orderbook.strategies.clock import RunnerClock
-from orderbook.strategies.compiled import fill_words, order_words
+from orderbook.strategies.compiled import fill_words, order_words, trade_words
 from orderbook.strategies.execution.account import Fill, Order, OrderUpdate
 from orderbook.strategies.own_instruments import OwnInstruments
 from orderbook.strategies.strategy import BookStateChange, Strategy, Trade, compiled_methods
@@ -44,7 +44,7 @@ class Telling:
     def market(self, trades: Iterable[Trade], states: Iterable[BookStateChange], now: int) -> None:
         """Of a message of its own: what it printed, then what the clock has for it."""
         for trade in trades:
-            self._after(partial(self._call, "on_trade", trade))
+            self._after(partial(self._tell_trade, trade))
         for state in states:
             self._after(partial(self._tell_state, state))
         if self._clock.runs:
@@ -68,6 +68,13 @@ class Telling:
             self._call(method)
             return
         self._call_compiled(method, (), self._own.only)
+
+    def _tell_trade(self, trade: Trade) -> None:
+        method = "on_trade"
+        if method not in self._compiled:
+            self._call(method, trade)
+            return
+        self._call_compiled(method, trade_words(trade), self._own.index(trade.symbol, trade.venue))
 
     def _tell_state(self, state: BookStateChange) -> None:
         method = "on_book_state"

@@ -476,12 +476,23 @@ class _Market(Strategy):
     def on_trade(self, trade: Any) -> None:
         self.seen += 1
         self.mean += float(trade.volume)
-        if self.seen % 3 == 0:
+        if self.seen % 3 == 0 and trade.volume > 0:
             self.buy(trade.symbol, trade.volume, trade.price, venue=trade.venue)
 
     @on_timer("17ms")
     def rests(self) -> None:
         self.seen += 1
+
+
+class _Traded(_Market):
+    """The same, compiled."""
+
+    @compiled
+    def on_trade(self: Any, trade: Any) -> None:
+        self.seen += 1
+        self.mean += trade.volume / 1e8
+        if self.seen % 3 == 0 and trade.volume > 0:
+            self.buy(trade.volume, trade.price)
 
 
 class _Leans(Strategy):
@@ -526,6 +537,18 @@ class HedgerAndTold(_Market, Hedger): ...
 class PlainHedgerAndTold(_Market, PlainHedger): ...
 
 
+class TimedAndTraded(_Traded, Timed): ...
+
+
+class PlainTimedAndTraded(_Market, PlainTimed): ...
+
+
+class HedgerAndTraded(_Traded, Hedger): ...
+
+
+class PlainHedgerAndTraded(_Market, PlainHedger): ...
+
+
 # Latencies are drawn by the names of classes.
 for plain, own in (
     (Plain, Quoter),
@@ -536,6 +559,8 @@ for plain, own in (
     (PlainTimedBySymbol, TimedBySymbol),
     (PlainTimedAndTold, TimedAndTold),
     (PlainHedgerAndTold, HedgerAndTold),
+    (PlainTimedAndTraded, TimedAndTraded),
+    (PlainHedgerAndTraded, HedgerAndTraded),
     (PlainTimedAndLeans, TimedAndLeans),
     (PlainHedgerAndLeans, HedgerAndLeans),
 ):
@@ -608,6 +633,7 @@ RULES: Sequence[tuple[list[type[Strategy]], list[type[Strategy]]]] = (
     ([PlainTimed, PlainTimedBySymbol], [Timed, TimedBySymbol]),
     ([PlainTimedAndTold, PlainHedgerAndTold], [TimedAndTold, HedgerAndTold]),
     ([PlainTimedAndLeans, PlainHedgerAndLeans], [TimedAndLeans, HedgerAndLeans]),
+    ([PlainTimedAndTraded, PlainHedgerAndTraded], [TimedAndTraded, HedgerAndTraded]),
 )
 
 
@@ -727,7 +753,7 @@ def test_what_cannot_be_compiled_is_refused_by_its_line(
     assert all(word in said for word in words), said
 
 
-@pytest.mark.parametrize("method", ["on_start(self)", "on_trade(self, trade)", "on_save(self)"])
+@pytest.mark.parametrize("method", ["on_start(self)", "on_stop(self)", "on_save(self)"])
 def test_what_python_calls_is_not_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
