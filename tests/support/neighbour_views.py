@@ -141,6 +141,10 @@ VIEWS: Mapping[str, str] = {
     "frames_summed_by_what_may_be_null": """SELECT symbol, SUM(price * m) AS s FROM (SELECT symbol, price,
         AVG(price) OVER (PARTITION BY symbol ORDER BY volume, id ROWS 2 PRECEDING) AS m FROM t) d
         GROUP BY symbol""",
+    "frames_summed_by_a_double_that_may_be_null": """SELECT symbol, SUM(m) AS s, COUNT(*) AS n FROM
+        (SELECT symbol, price, SUM(venue) OVER w AS m, MAX(price) OVER w AS most FROM t
+        WINDOW w AS (PARTITION BY symbol ORDER BY x DESC, id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING)) d
+        WHERE most > price GROUP BY symbol""",
     "computed_value": f"""SELECT SUM(v) AS s FROM (SELECT LAG(price * venue + COALESCE(volume, 7)) {_W} AS v
         FROM t) m""",
     "doubles": f"""SELECT SUM(v / volume) AS s, SUM(v) AS t FROM (SELECT volume,

@@ -47,8 +47,37 @@ _WITH_MEANS = (
     "(SELECT price, AVG(price) OVER w AS m, STDDEV(price) OVER w AS s FROM t "
     "WINDOW w AS (PARTITION BY symbol)) d"
 )
+_MOVING = "OVER (PARTITION BY symbol ORDER BY ts, id ROWS {} PRECEDING)"
+_MEANS = (
+    f"(SELECT id, ts, symbol, price, AVG(price) {_MOVING.format(2)} AS fast, "
+    f"AVG(price) {_MOVING.format(4)} AS slow FROM t) d"
+)
+_PEAKS = "(SELECT symbol, price, MAX(price) OVER (PARTITION BY symbol ORDER BY {}) AS peak FROM t) d"
 
 FAMILIES: Mapping[str, Family] = {
+    "moving means": Family(
+        Cost.ROWS,
+        (
+            f"SELECT symbol, COUNT(*) AS n FROM {_MEANS} WHERE fast > slow GROUP BY symbol",
+            f"SELECT symbol, COUNT(*) FILTER (WHERE price > fast) AS n FROM {_MEANS} GROUP BY symbol",
+            f"SELECT symbol, LAST(slow ORDER BY ts, id) AS m FROM {_MEANS} GROUP BY symbol",
+            f"SELECT MAX(ABS(fast - slow)) AS d FROM {_MEANS}",
+            f"SELECT symbol, SUM(fast * price) AS s FROM {_MEANS} GROUP BY symbol",
+        ),
+    ),
+    "running peaks": Family(
+        Cost.SLICE,
+        (
+            *(
+                f"SELECT symbol, MAX(peak - price) AS drawdown FROM {_PEAKS.format(order)} GROUP BY symbol"
+                for order in ("ts", "ts, id", "ts DESC NULLS FIRST, id")
+            ),
+            "SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, price, MAX(price) OVER (PARTITION BY symbol "
+            "ORDER BY ts, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS peak FROM t) d "
+            "WHERE price > peak GROUP BY symbol",
+            f"SELECT symbol, SUM(peak) AS s FROM {_PEAKS.format('ts, id ROWS 3 PRECEDING')} GROUP BY symbol",
+        ),
+    ),
     "the first rows": Family(
         Cost.ROWS,
         (

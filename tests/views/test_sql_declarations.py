@@ -42,13 +42,6 @@ RESTS: dict[str, dict[str, str]] = {
     TEXTS: {**UNIQUE, "nullable": KEY},
     **{reached: dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)") for reached in (SHARE, *REACHED)},
 }
-# Whose neighbours are found step by step, in an order that may be NULL: `explain` names that, where it is
-# not one of several columns.
-BY_NULLS = (
-    "Rows many places away",
-    "Sums over windows of a number of rows",
-    "The n-th row of the partition: `NTH_VALUE`",
-)
 # In an order that may be NULL they are found when a row is read.
 FOUND_WHEN_READ = "`FIRST_VALUE`, `LAST_VALUE`"
 # Of doubles that may be NULL, in an order that may be, there are too many cases.
@@ -99,14 +92,10 @@ ALONE = {
 }
 
 
-# Of those by what may be NULL, where many declarations are compiled before the one that helps is told.
-LONG = (TOO_LARGE, "Sums over windows of a number of rows")
-
-
 def usual(number: int, construct: str) -> tuple[tuple[str, str], ...]:
     """The declarations that a construct has when it is not exhaustive."""
-    if construct in BY_NULLS or construct == TOO_LARGE:
-        return (BARE,) if construct in LONG else (BARE, IN_TURN[0])
+    if construct == TOO_LARGE:
+        return (BARE,)
     return (BARE, *IN_TURN) if construct in ALONE else (BARE, IN_TURN[number % len(IN_TURN)])
 
 
@@ -143,10 +132,6 @@ def test_a_declaration_keeps_the_class_or_is_named(
         assert worst == str(Cost.CONSTANT)
     elif nullable and construct == NULL_IN_TWO_WAYS:
         assert worst == str(Cost.LINEAR)
-    elif nullable and construct in BY_NULLS:
-        assert worst != cost
-        if spelling == "nullable":
-            assert "NOT NULL" in declarations(found, "v")[0]
     elif construct in OF_TWO_DOUBLES and kind == "DOUBLE":
         assert worst != cost
     elif named is None:

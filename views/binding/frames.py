@@ -42,6 +42,7 @@ from orderbook.views.binding.typed_nodes import (
     is_null,
     logical,
     number,
+    value_beyond,
     with_order,
     zero_of,
 )
@@ -163,10 +164,25 @@ def _is_text(expression: Expression) -> bool:
     return expression.type.kind is Kind.TEXT
 
 
-def without_null(order: Iterable[OrderItem]) -> tuple[OrderItem, ...]:
-    """The same order by what is never NULL: of an item that may be, first whether it is."""
+def beyond_null(order: Iterable[OrderItem]) -> tuple[OrderItem, ...]:
+    """The same order by values that are never NULL, with one beyond all others in place of it.
+
+    An item whose type has no room for that is as it was.
+    """
     found: list[OrderItem] = []
     for item in order:
+        value = item.expression
+        beyond = value_beyond(value.type, above=item.nulls_first is item.descending)
+        if value.nullable and beyond is not None:
+            item = replace(item, expression=coalesce([value, beyond]), nulls_first=False)
+        found.append(item)
+    return tuple(found)
+
+
+def without_null(order: Iterable[OrderItem]) -> tuple[OrderItem, ...]:
+    """The same order by what is never NULL: two items where one has no room for it, first whether it is."""
+    found: list[OrderItem] = []
+    for item in beyond_null(order):
         value = item.expression
         if not value.nullable:
             found.append(item)

@@ -30,7 +30,7 @@ from orderbook.views.binding.bound import (
     Source,
 )
 from orderbook.views.scalars.texts import SECOND, fraction_ns, moment
-from orderbook.views.types import BOOLEAN, DOUBLE, TEXT, Kind, Type
+from orderbook.views.types import BOOLEAN, DOUBLE, INT64_MAX, TEXT, Kind, Type
 
 _DAY = 86_400 * SECOND
 # The units of INTERVAL in ns, by every name they go by.
@@ -395,3 +395,12 @@ _ZEROS = {
 def zero_of(kind: Type) -> Literal:
     """A value of the type, to stand where there is none."""
     return _ZEROS.get(kind.kind) or number(0)
+
+
+def value_beyond(kind: Type, above: bool) -> Literal | None:
+    """The number or time next to all values of the type, above or below; None where a key cannot hold it."""
+    scaled = kind.high + 1 if above else kind.low - 1
+    if kind.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.TIMESTAMP) or abs(scaled) > INT64_MAX:
+        return None
+    value = Decimal(scaled).scaleb(-kind.scale) if kind.kind is Kind.DECIMAL else scaled
+    return Literal(value, replace(kind, low=scaled, high=scaled))

@@ -17,7 +17,16 @@ from orderbook.views.binding.bound import (
     Window,
 )
 from orderbook.views.binding.composed_aggregates import composed
-from orderbook.views.binding.frames import Distance, Over, Side, WindowFrame, over, unproved, within
+from orderbook.views.binding.frames import (
+    Distance,
+    Over,
+    Side,
+    WindowFrame,
+    beyond_null,
+    over,
+    unproved,
+    within,
+)
 from orderbook.views.binding.functions import call
 from orderbook.views.binding.list_aggregates import list_parts
 from orderbook.views.binding.nodes import Composed
@@ -105,6 +114,9 @@ def _over(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate:
         aggregate.type,
         aggregate.nullable,
     )
+    # Sums up to a value of one column are looked up in its index, where NULL is told apart as well.
+    if len(order) > 1 or function in ("min", "max", "arg_min", "arg_max"):
+        order = beyond_null(order)
     parts = spec.partition_by
     return Window(function, value, parts, order, kind, nullable, by=aggregate.by, distinct=aggregate.distinct)
 

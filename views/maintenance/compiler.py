@@ -34,6 +34,7 @@ from orderbook.views.intervals import Types, row_types
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
 from orderbook.views.maintenance.components import split_mixed
 from orderbook.views.maintenance.deltas import Domain, Piece, parameters, pieces, whole
+from orderbook.views.maintenance.generated_columns import generated_columns
 from orderbook.views.maintenance.leading_limits import with_leading_limits
 from orderbook.views.maintenance.materialise import Collected, Materialiser
 from orderbook.views.maintenance.neighbours import Beyond, expanded, rows_beyond
@@ -84,7 +85,8 @@ class Compiler:
 
     def __init__(self, relations: Mapping[str, Relation]) -> None:
         self.relations = relations
-        self._materialiser = Materialiser(relations, Types())
+        self._columns = generated_columns((), relations)
+        self._materialiser = Materialiser(self._columns, Types())
         self._parts: list[Maintained] = []
         self._events: dict[Event, tuple[Var, ...]] = {}
 
@@ -98,6 +100,7 @@ class Compiler:
         materialiser = self._materialiser
         materialiser.types.update(types)
         before = materialiser.mark()
+        view = self._with_columns(view, level)
         result = self._result(view, level, materialiser)
         initial: list[Statement] = []
         statements: dict[Event, list[Statement]] = {}
@@ -106,11 +109,12 @@ class Compiler:
                 initial += self._initial(declaration)
                 for name in sorted(relations(declaration.definition), key=list(self.relations).index):
                     for insert in (True, False):
+                        relation = self._columns.relations[name]
                         statements.setdefault((name, insert), []).extend(
-                            self._maintain(declaration, self.relations[name], insert, materialiser)
+                            self._maintain(declaration, relation, insert, materialiser)
                         )
         taken = materialiser.since(before)
-        maps = tuple(named_map(replace(m, definition=expanded(m.definition))) for m in taken.maps)
+        maps = tuple(named_map(self._published(m)) for m in taken.maps)
         part = Maintained(
             named_result(result),
             maps,
@@ -123,6 +127,22 @@ class Compiler:
         )
         self._parts.append(part)
         return part
+
+    def _with_columns(self, view: CalculusView, level: Materialization) -> CalculusView:
+        """The view over relations with the generated columns that it asks for, as all is from now on."""
+        polys = [view.multiplicity] if view.multiplicity else []
+        polys += [poly for _, poly in view.lets]
+        asked = polys if level is Materialization.FULL else []
+        columns = self._columns = self._materialiser.columns = generated_columns(asked, self.relations)
+        return replace(
+            view,
+            multiplicity=columns.read(view.multiplicity) if view.multiplicity else None,
+            lets=tuple((variable, columns.read(poly)) for variable, poly in view.lets),
+        )
+
+    def _published(self, declaration: MapDeclaration) -> MapDeclaration:
+        definition = self._columns.computed(expanded(declaration.definition), frozenset(declaration.keys))
+        return replace(declaration, definition=definition)
 
     def take(self, part: Maintained, types: Mapping[Var, Type]) -> None:
         """Maintains one more view as `view` has done before of the same views and types."""
@@ -191,9 +211,10 @@ class Compiler:
     def _limited(self, poly: Poly, bound: frozenset[Var]) -> Poly:
         """The polynomial simplified, with what it asks of the row at hand, and with what its limits imply."""
         simple = simplify(poly, bound)
-        own = with_own_rows(simple, self.relations)
+        known = self._columns.relations
+        own = with_own_rows(simple, known)
         simple = simple if own == simple else simplify(own, bound)
-        limited = with_leading_limits(simple, self._materialiser.types, self.relations)
+        limited = with_leading_limits(simple, self._materialiser.types, known)
         return simple if limited == simple else simplify(limited, bound)
 
     def _upkeep(self, view: CalculusView, level: Materialization) -> Upkeep:
@@ -230,7 +251,7 @@ class Compiler:
         apart = relation.name if nested else None
         return [
             self._statement(declaration, piece, relation, apart, materialiser)
-            for piece in pieces(declaration, relation, insert, self.relations)
+            for piece in pieces(declaration, relation, insert, self._columns.relations)
         ]
 
     def _statement(
@@ -242,15 +263,18 @@ class Compiler:
         materialiser: Materialiser,
     ) -> Statement:
         event = frozenset(parameters(relation))
+        computed = self._columns.parameters(relation.name)
         beyond = self._rows_beyond(piece, event, apart, materialiser)
         bound = event | frozenset(piece.given) | frozenset(v for vs in beyond for v in vs)
         needed = frozenset(k for k in piece.keys if isinstance(k, Var)) - bound
         value = self._over_maps(Poly(piece.terms), bound, needed, apart, materialiser)
         keys = frozenset(k for k in piece.keys if isinstance(k, Var))
-        value = Poly(tuple(_with_rows(_given(t, piece.given, keys) + t, beyond, keys) for t in value.terms))
+        terms = (_with_rows(_given(t, piece.given, keys) + t, beyond, keys) for t in value.terms)
+        value = Poly(tuple(_given(t, computed, keys) + t for t in terms))
         if piece.op == ":=" and declaration.name in maps_read(value):
             raise ValueError(f"map {declaration.name} is made of itself")
-        return Statement(declaration.name, piece.keys, piece.op, ordered_statement(value, event), piece.after)
+        ordered = ordered_statement(value, event.difference(computed))
+        return Statement(declaration.name, piece.keys, piece.op, ordered, piece.after)
 
     def _rows_beyond(
         self, piece: Piece, event: frozenset[Var], apart: str | None, materialiser: Materialiser
@@ -261,7 +285,7 @@ class Compiler:
         bound, result = event, {}
         for beyond in rows:
             finder, there = beyond.finder(), beyond.there
-            kinds = row_types(finder.body, self.relations)
+            kinds = row_types(finder.body, self._columns.relations)
             materialiser.types |= {b: kinds[v] for b, v in zip(finder.vars, finder.values, strict=True)}
             found = self._over_maps(product(finder, there), bound, frozenset(), apart, materialiser)
             (result[beyond.row],) = found.terms

@@ -17,7 +17,7 @@ that, over relations still.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import combinations, pairwise
+from itertools import combinations
 
 from orderbook.views.calculus import (
     CONDITIONS,
@@ -155,16 +155,26 @@ def _one_beyond(neighbour: Neighbour, changed: Sequence[Domain]) -> tuple[Beyond
 
 
 def _ordered_as(neighbour: Neighbour, row: Sequence[Scalar]) -> Domain:
-    """The row at hand by its place in the order: what may be NULL by whether it is, and by its value."""
+    """The row at hand by its place in the order, also what may be NULL."""
     found: dict[Var, Scalar] = {v: s for v, s in zip(neighbour.order, row, strict=True) if isinstance(v, Var)}
-    places = zip(pairwise(neighbour.order), pairwise(row), strict=True)
-    for (null, value), (own_null, own_value) in places:
-        match null, value:
-            case (
-                Apply("if", (Apply("is_null", (Var() as column,)), Const() as when_null, Const())),
-                Apply("if", (Apply("not", (Apply("is_null", (Var() as other,)),)), Var() as itself, Const())),
-            ) if column == other == itself:
-                found[column] = from_order(own_null, own_value, when_null)
+    before: tuple[Scalar, Scalar] | None = None
+    for scalar, own in zip(neighbour.order, row, strict=True):
+        match scalar:
+            case Apply("if", (Apply("is_null", (Var(),)), Const(), Const())):
+                before = scalar, own
+                continue
+            case Apply(
+                "if",
+                (Apply("not", (Apply("is_null", (Var() as column,)),)), Var() as itself, Const() as beyond),
+            ) if column == itself:
+                match before:
+                    case Apply(
+                        "if", (Apply("is_null", (other,)), Const() as when_null, Const())
+                    ), own_null if other == column:
+                        found[column] = from_order(own_null, own, when_null)
+                    case _:
+                        found[column] = from_order(own, own, beyond)
+        before = None
     return found
 
 
@@ -530,11 +540,28 @@ def _sides(term: Term, relation: Relation, sure: frozenset[Var]) -> Term:
     """On which side of the row its reach lies; not where a cut by what is aggregated reaches fewer."""
     aggregates = _aggregates(term)
     compared = (f for f in term if isinstance(f, Cmp) and variable_set(f) & aggregates)
-    forms = (linear_form(Apply("-", (f.left, f.right))) for f in compared)
+    forms = (linear_form(Apply("-", (f.left, f.right))) for f in compared if not _is_of_each_row(f, term))
     # That there are rows at all is no cut.
     if any(form is not None and (len(form[0]) > 1 or form[1]) for form in forms):
         return ()
     return side_limits(term, relation.name, parameters(relation), sure)
+
+
+def _is_of_each_row(comparison: Cmp, term: Term) -> bool:
+    """Whether a row's own column is compared with what is aggregated of the rows on one side of it."""
+    rows = frozenset(v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f))
+    running = (
+        f
+        for f in term
+        if isinstance(f, Lift | Extreme)
+        and f.var in variable_set(comparison)
+        and any(
+            isinstance(c, Cmp) and c.op not in ("=", "<>") and variable_set(c) & rows
+            for inner in f.body.terms
+            for c in inner
+        )
+    )
+    return bool(variable_set(comparison) & rows) and any(running)
 
 
 def _narrow(term: Term, relation: Relation) -> bool:

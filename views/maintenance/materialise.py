@@ -47,6 +47,7 @@ from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.components import Bound, components_of, split_mixed
 from orderbook.views.maintenance.deltas import joined_reach, nested_domains
+from orderbook.views.maintenance.generated_columns import GeneratedColumns
 from orderbook.views.maintenance.neighbours import with_neighbours_found
 from orderbook.views.materialization import Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
@@ -279,10 +280,10 @@ class Collected:
 class Materialiser:
     """Collects the maps of a program; equal definitions share one map.
 
-    `upkeep` is of what is compiled now, `upkeeps` that of every map.
+    `columns` and `upkeep` are of what is compiled now, `upkeeps` that of every map.
     """
 
-    relations: Mapping[str, Relation]
+    columns: GeneratedColumns
     types: dict[Var, Type]
     maps: list[MapDeclaration] = field(default_factory=list)
     upkeep: Upkeep = field(default_factory=Upkeep)
@@ -295,12 +296,21 @@ class Materialiser:
         self, keys: tuple[Scalar, ...], variables: tuple[Var, ...], body: Poly, name: str = "m"
     ) -> MapRef:
         """The map that holds `body` for each binding of `variables`, read at `keys`."""
-        form, places = canonical(variables, body)
+        form, places = self._form(variables, body)
         if form not in self._known:
             own = self._declare(name, tuple(variables[i] for i in places), body)
             self._known[form] = own, places
             self.upkeeps[own] = Upkeep() if is_base_map(body) else self.upkeep
         return MapRef(self._known[form][0], tuple(keys[i] for i in places))
+
+    @property
+    def relations(self) -> Mapping[str, Relation]:
+        """Those of what is compiled now."""
+        return self.columns.relations
+
+    def _form(self, variables: tuple[Var, ...], body: Poly) -> tuple[Canonical, tuple[int, ...]]:
+        """A definition in the form that is shared: what is generated in it is computed."""
+        return canonical(variables, self.columns.computed(body, frozenset(variables)))
 
     def in_turn(self) -> Iterator[MapDeclaration]:
         """Every map that no call before has given, those declared meanwhile too."""
@@ -497,7 +507,7 @@ class Materialiser:
                 compared, component = Cmp(factor.op, *sides), (*rest, value)
                 keys = _keys(component, (compared,), bound, frozenset())
                 variables, body = self._definition(Poly((component,)), keys, bound)
-                if canonical(variables, body)[0] in self._known:
+                if self._form(variables, body)[0] in self._known:
                     return self.reference(keys, variables, body), compared
         return None
 

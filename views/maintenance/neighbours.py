@@ -306,12 +306,19 @@ def _rows_in(domain: Mapping[Var, Scalar]) -> "list[dict[Beyond, None]]":
 
 
 def from_order(null: Scalar, value: Scalar, when_null: Scalar) -> Scalar:
-    """What may be NULL, of the two values that it is ordered by: whether it is, and its value."""
+    """What may be NULL, of the two values that it is ordered by: whether it is, and its value.
+
+    Both are one where that is `when_null` in place of NULL.
+    """
     match null, value:
         case (
             Apply("if", (Apply("is_null", (one,)), Const() as flag, Const())),
             Apply("if", (Apply("not", (Apply("is_null", (other,)),)), itself, Const())),
         ) if one == other == itself and flag == when_null:
+            return one
+        case _, Apply("if", (Apply("not", (Apply("is_null", (one,)),)), itself, Const() as beyond)) if (
+            null == value and one == itself and beyond == when_null
+        ):
             return one
     return choose(Apply("=", (null, when_null)), NULL, value)
 
@@ -328,22 +335,27 @@ def in_order(scalar: Scalar) -> Scalar:
     """A scalar; where it is what an order has of a value that `from_order` made, the one that made it."""
     match scalar:
         case Apply("if", (Apply("is_null", (made,)), Const() as flag, Const())):
-            null, _ = _made_from(made, flag)
-            return null or scalar
-        case Apply("if", (Apply("not", (Apply("is_null", (made,)),)), itself, Const())) if made == itself:
-            _, value = _made_from(made)
-            return value or scalar
+            return _made_from(made, flag, None) or scalar
+        case Apply("if", (Apply("not", (Apply("is_null", (made,)),)), itself, Const() as beyond)) if (
+            made == itself
+        ):
+            return _made_from(made, None, beyond) or scalar
     return scalar
 
 
-def _made_from(scalar: Scalar, flag: Const | None = None) -> tuple[Scalar, Scalar] | tuple[None, None]:
-    """The values beyond that `from_order` has made a scalar of."""
+def _made_from(scalar: Scalar, flag: Const | None, beyond: Const | None) -> Scalar | None:
+    """What says whether a scalar that `from_order` has made is NULL, where `flag` does; or else its value.
+
+    `beyond` stands for NULL where one value says both.
+    """
     match scalar:
         case Apply("if", (Apply("=", (Beyond() as null, when_null)), empty, Beyond() as value)) if (
             empty == NULL
         ):
-            return (null, value) if flag in (None, when_null) else (None, None)
-    return None, None
+            if null == value:
+                return value if beyond == when_null else None
+            return value if flag is None else null if flag == when_null else None
+    return None
 
 
 def absent(beyond: Beyond) -> Poly:
