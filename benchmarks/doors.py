@@ -1,15 +1,17 @@
 """What hostile clients of a run's doors cost it.
 
 The engine's thread has a processor alone where there are two; doors, queries and clients share the others.
+What a busy program costs there that asks the run nothing is printed beside.
 """
 
 import asyncio
 import os
 import socket
 import statistics
+import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from orderbook.market.synthetic_flow import generate, synthetic_instruments
 
 from .doors_clients import DOORS
 from .measure import CONSOLE, Options, table
-from .monitor import Run, ended, process, ready
+from .monitor import BUSY, Run, ended, process, ready
 
 _SYMBOLS, _LEVELS, _BATCH, _CLIENTS = 3, 200, 4096, 10
 # Events of a batch whose time is measured, and seconds between two of them.
@@ -71,7 +73,7 @@ async def _hostile(options: Options) -> None:
                 "flight": run.server.flight_url or "",
                 "mcp": mcp,
             }
-            rows = []
+            rows = _lines("busy", await _pairs(run, parts, ("-c", BUSY), pairs))
             for door, url in urls.items():
                 rows += await _attacked(run, parts, door, url, pairs)
             table(f"{_CLIENTS} hostile clients at each door, medians of {pairs} pairs", _COLUMNS, rows)
@@ -85,26 +87,46 @@ async def _attacked(
     run: Run, parts: Iterator[Sequence[np.ndarray]], door: str, url: str, pairs: int
 ) -> list[tuple[str, ...]]:
     """Lines of a door; says how attacks ended, and whether an honest client was answered meanwhile."""
-    found: list[tuple[_Taken, _Taken]] = []
     ways: Counter[str] = Counter()
     waits: list[float] = []
     client = DOORS[door](url)
-    for _ in range(pairs):
-        without = await _taken(run, next(parts))
-        with process("-m", "benchmarks.doors_clients", door, url, str(_CLIENTS)) as attacking:
-            await ready(attacking)
-            attacked = await _taken(run, next(parts), frozenset({attacking.pid}))
-            start = time.perf_counter()
-            await asyncio.to_thread(client.honest)
-            waits.append(time.perf_counter() - start)
-            ways.update(await ended(attacking))
-        found.append((without, attacked))
-        await asyncio.sleep(_SETTLE)
+
+    async def ask(attacking: subprocess.Popen[bytes]) -> None:
+        start = time.perf_counter()
+        await asyncio.to_thread(client.honest)
+        waits.append(time.perf_counter() - start)
+        ways.update(await ended(attacking))
+
+    found = await _pairs(run, parts, ("-m", "benchmarks.doors_clients", door, url, str(_CLIENTS)), pairs, ask)
     CONSOLE.print(f"{door}: " + ", ".join(f"{times:,} {way}" for way, times in sorted(ways.items())))
     CONSOLE.print(f"an honest client was answered within {max(waits):.2f} s meanwhile")
+    return _lines(door, found)
+
+
+async def _pairs(
+    run: Run,
+    parts: Iterator[Sequence[np.ndarray]],
+    beside: Sequence[str],
+    pairs: int,
+    then: Callable[[subprocess.Popen[bytes]], Awaitable[None]] | None = None,
+) -> list[tuple[_Taken, _Taken]]:
+    """Parts taken without a program beside them, and with it; what is done with the program after each."""
+    found = []
+    for _ in range(pairs):
+        without = await _taken(run, next(parts))
+        with process(*beside) as program:
+            await ready(program)
+            found.append((without, await _taken(run, next(parts), frozenset({program.pid}))))
+            if then is not None:
+                await then(program)
+        await asyncio.sleep(_SETTLE)
+    return found
+
+
+def _lines(name: str, found: Sequence[tuple[_Taken, _Taken]]) -> list[tuple[str, ...]]:
     memory = [_mebibytes(b.memory) for _, b in found]
     return [
-        _line(f"{door}, million events a second", [(a.rate / 1e6, b.rate / 1e6) for a, b in found], "{:.2f}"),
+        _line(f"{name}, million events a second", [(a.rate / 1e6, b.rate / 1e6) for a, b in found], "{:.2f}"),
         _line("  engine's thread, ns an event", [(a.own, b.own) for a, b in found], "{:.0f}"),
         _line("  99th percentile, us", [(a.late, b.late) for a, b in found], "{:.0f}"),
         (

@@ -205,7 +205,7 @@ async def _main(pairs: int, batches: int, clients: int, seed: int) -> None:
             await ready(asking)
             await _by_turns(f"The monitor with {clients} clients", pairs, parts, run, run.publish)
             run.publish(True)
-            with process("-c", _BUSY) as busy:
+            with process("-c", BUSY) as busy:
                 await ready(busy)
                 await _by_turns("A busy program beside them", pairs, parts, run, partial(going_on, busy))
             with process("-m", "benchmarks.monitor_hostile", run.url) as attacking:
@@ -245,7 +245,7 @@ async def _by_turns(
 
 
 # What a processor beside the engine's costs by itself: it asks the run nothing.
-_BUSY = """
+BUSY = """
 from orderbook.core.processors import give_way
 give_way(0)
 print(flush=True)
