@@ -45,14 +45,18 @@ def drop_certain_counts(term: Term, keep: frozenset[Var]) -> list[Term] | None:
 
 
 def drop_certain_groups(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """EXISTS[y](R(z, y) * [c(y)]) is 1 beside R(x, y) * [c(y)]: the row at hand is one of the group."""
+    """EXISTS[y](R(z, y) * [c(y)]) is 1 beside R(x, y) * [c(y)]: the row at hand is one of the group.
+
+    So it is beside other groups of such rows, for one of these is.
+    """
     for i, factor in enumerate(term):
         if not isinstance(factor, Exists) or len(factor.body.terms) != 1:
             continue
         rest = term[:i] + term[i + 1 :]
         outer = keep.union(factor.group) | bound_in(rest) | used_outside(rest)
         local = variable_set(factor.body) - outer
-        if is_among(factor.body.terms[0], rest, local):
+        groups = (f.body.terms[0] for f in rest if isinstance(f, Exists) and len(f.body.terms) == 1)
+        if any(is_among(factor.body.terms[0], (*rest, *rows), local) for rows in ((), *groups)):
             return [rest]
     return None
 

@@ -55,6 +55,29 @@ _MEANS = (
 _PEAKS = "(SELECT symbol, price, MAX(price) OVER (PARTITION BY symbol ORDER BY {}) AS peak FROM t) d"
 
 FAMILIES: Mapping[str, Family] = {
+    "first groups by what is computed": Family(
+        Cost.SLICE,
+        (
+            "SELECT MEDIAN(price) AS m FROM t GROUP BY symbol ORDER BY m DESC LIMIT 2",
+            "SELECT a.v / b.n AS d FROM (SELECT symbol, SUM(size) AS v FROM t GROUP BY symbol) a "
+            "JOIN (SELECT symbol, COUNT(*) AS n FROM t GROUP BY symbol) b ON a.symbol = b.symbol "
+            "ORDER BY d DESC LIMIT 1",
+            "SELECT a.m - b.m AS d FROM "
+            "(SELECT symbol, MAX(price) AS m FROM t WHERE side = 'sell' GROUP BY symbol) a JOIN "
+            "(SELECT symbol, MIN(price) AS m FROM t WHERE side = 'buy' GROUP BY symbol) b USING (symbol) "
+            "ORDER BY d LIMIT 1",
+        ),
+    ),
+    "first groups by their part of all": Family(
+        Cost.PRODUCT,
+        (
+            "SELECT SUM(size) / (SELECT SUM(size) FROM t) AS p FROM t GROUP BY symbol "
+            "ORDER BY p DESC LIMIT 1",
+            "SELECT SUM(size) / SUM(SUM(size)) OVER () AS p FROM t GROUP BY symbol ORDER BY p LIMIT 2",
+            "SELECT m - AVG(m) OVER () AS d FROM (SELECT symbol, MAX(price) AS m FROM t GROUP BY symbol) g "
+            "ORDER BY d DESC LIMIT 1",
+        ),
+    ),
     "moving means": Family(
         Cost.ROWS,
         (

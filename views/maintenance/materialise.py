@@ -11,7 +11,7 @@ Where a change reaches one group, or those that its row joins, a map keyed by g 
 out and one put in for each, and an index over v answers the comparison.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -110,32 +110,51 @@ class _Ranking:
             return None
         every = {f.var: f for f in kinds}
         lifts = {v: f for v, f in every.items() if self._reaches_few(f, every)}
-        self.types |= {f.var: kind for f, kind in kinds.items() if f.var in lifts}
         around = self.bound | bound_in(self.term)
+        # Of a total all values change at once, yet each group is put in its place only once.
+        totals = {v for v, f in every.items() if v not in lifts and not variable_set(f.body) & around}
+        self.types |= {f.var: kind for f, kind in kinds.items() if f.var in totals.union(lifts)}
         others = around - {*self.exists.group, *lifts}
         # What is read of the group itself needs no search for it.
         elsewhere = others - self._of_the_group()
         wanted: dict[Var, None] = {v: None for v in lifts if v in self.ordered and self._one_word(v)}
         computed: dict[Scalar, Var] = {}
-        for comparison, beside in _comparisons(self.term):
+        # What a value of the group is made of compares it with nothing.
+        beside_them = tuple(f for f in self.term if f not in lifts.values())
+        for comparison, beside in _comparisons(beside_them):
             for own, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
                 met = variable_set(Val(other))
                 if isinstance(own, Var):
                     if own in lifts and met & (around - {*self.exists.group, own} | beside):
                         wanted |= {own: None} if self._one_word(own) else {}
-                elif own not in computed and met & (elsewhere | beside) and self._is_value(own, lifts):
+                elif (
+                    own not in computed and met & (elsewhere | beside) and self._is_value(own, lifts, totals)
+                ):
                     computed[own] = self._variable_of(own, computed.values())
-        used = {*wanted, *(v for own in computed for v in variable_set(Val(own)) if v in lifts)}
+        used = {*wanted, *(v for own in computed for v in variable_set(Val(own)) if v in every)}
         conditions = [f for f in self.term if self._is_condition(f, lifts)]
-        if not used:
-            if not conditions or not self.chosen or not self._is_read_beside(lifts):
-                return None
-            conditions = [f for f in self.term if f in conditions or self._is_of_key(f)]
+        if not used and not (conditions and self.chosen and self._is_read_beside(lifts)):
+            return None
+        of_key = [f for f in self.term if self._is_of_key(f)]
+        if used:
+            # A key that nothing else asks for is none of the map's.
+            inside = (self.exists, *self._beside(), *conditions, *of_key, *lifts.values())
+            asked = variable_set(tuple(f for f in self.term if f not in inside))
+            of_key = [f for f in of_key if not (variable_set(f) & asked or _is_null(f))]
+        conditions = [f for f in self.term if f in conditions or f in of_key]
         used |= {v for f in conditions for v in variable_set(f) if v in lifts}
         values = (Lift(v, product(Val(own))) for own, v in computed.items())
-        used = _made_of(used, lifts)
+        used = _made_of(used, every)
         own_lifts = (f for f in self.term if isinstance(f, Aggregate) and f.var in used)
-        return RankedGroups((self.exists, *own_lifts, *conditions, *values), computed)
+        return RankedGroups((self.exists, *self._beside(), *own_lifts, *conditions, *values), computed)
+
+    def _beside(self) -> Iterator[Exists]:
+        """Other groups that have to be there with a group: of rows that it is joined to by its key."""
+        key, others = frozenset(self.exists.group), bound_in(self.term)
+        groups = (f for f in self.term if isinstance(f, Exists) and f is not self.exists)
+        for factor in groups:
+            if frozenset(factor.group) == key and not variable_set(factor.body) & (others - key):
+                yield factor
 
     def _of_the_group(self) -> frozenset[Var]:
         """The variables that are bound beside a key of the group, which is then known."""
@@ -169,7 +188,8 @@ class _Ranking:
     def _reaches_few(self, lift: Aggregate, lifts: Mapping[Var, Aggregate]) -> bool:
         """Whether a change of a row reaches one group, or those that it joins; the clock's may reach all."""
         group, outer = frozenset(self.exists.group) - self.bound, frozenset(self.exists.group)
-        whole = (self.exists, *(f for v, f in lifts.items() if v in _made_of({lift.var}, lifts)))
+        made_of = (f for v, f in lifts.items() if v in _made_of({lift.var}, lifts))
+        whole = (self.exists, *self._beside(), *made_of)
         for relation in (self.known[name] for name in relations(whole) if self.known[name].max_rows > 1):
             if all(group <= domain.keys() for domain in nested_domains(whole, relation, outer)):
                 continue
@@ -181,10 +201,10 @@ class _Ranking:
     def _one_word(self, variable: Var) -> bool:
         return _is_key(self.types[variable])
 
-    def _is_value(self, scalar: Scalar, lifts: Mapping[Var, Aggregate]) -> bool:
+    def _is_value(self, scalar: Scalar, lifts: Mapping[Var, Aggregate], totals: Collection[Var]) -> bool:
         """Whether a scalar is computed of the groups and their aggregates, and a key can hold it."""
         used = variable_set(Val(scalar))
-        if not used & lifts.keys() or not used <= {*self.exists.group, *lifts}:
+        if not used & lifts.keys() or not used <= {*self.exists.group, *lifts, *totals}:
             return False
         try:
             kind = scalar_type(
@@ -539,10 +559,14 @@ class Materialiser:
         return term
 
     def _with_wide_apart(self, groups: Term, rest: Term, bound: Bound, needed: Bound) -> tuple[Term, Term]:
-        """Aggregates that no key holds, and that are read beside what is computed of them, stay beside."""
-        read = needed | variable_set(rest)
+        """Totals, and what no key holds, stay beside what is computed of them where they are read, too."""
+        read, own = needed | variable_set(rest), bound_in(groups)
         apart = [
-            f for f in groups if isinstance(f, Lift) and f.var in read and not _is_key(self.types[f.var])
+            f
+            for f in groups
+            if isinstance(f, Lift)
+            and f.var in read
+            and not (_is_key(self.types[f.var]) and variable_set(f.body) & own)
         ]
         kept = [f for f in apart if relations(f)]
         names = apart_from(tuple(f.var for f in kept), bound | read | variable_set(groups))
@@ -751,6 +775,11 @@ def _not_null(factor: Factor) -> Var | None:
         case Val(Apply("not", (Apply("is_null", (Var() as variable,)),))):
             return variable
     return None
+
+
+def _is_null(factor: Factor) -> bool:
+    """Whether a factor asks that a variable is NULL, at which a map can be read."""
+    return isinstance(factor, Val) and isinstance(factor.scalar, Apply) and factor.scalar.op == "is_null"
 
 
 def _computes(factor: Factor, variable: Var | None) -> bool:
