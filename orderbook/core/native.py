@@ -6,7 +6,7 @@ LLVM module, which is optimised as a whole and kept as object code (native_code.
 numba (engine/maps), which build LLVM instructions themselves. What this compiles is what numba would compile,
 in a tenth of the time.
 
-Arithmetic is that of numba: 64 bits wrap, `//` and `%` floor, and a divisor of 0 gives 0.
+Arithmetic is that of numba: 64 bits wrap (but see WIDENS), `//` and `%` floor, and a divisor of 0 gives 0.
 """
 
 import ast

@@ -1,6 +1,6 @@
 """Writes the body of a function whose types are known as instructions of LLVM.
 
-Arithmetic is that of numba: 64 bits wrap, `//` and `%` floor, and a divisor of 0 gives 0.
+Arithmetic is that of numba: 64 bits wrap (but see WIDENS), `//` and `%` floor, and a divisor of 0 gives 0.
 """
 
 import ast
@@ -159,6 +159,9 @@ class Emitter(Typed):
                     self._assign(part, own, one)
             case ast.Attribute():
                 field, _ = self.field_of(target)
+                if self.own.widens and kind == FLOAT and plain_type(field) == INT:
+                    what = "an integer; make that a float, or this int(…) or round(…)"
+                    raise self.own.fail(f"a double in {target.attr}, {what}", target)
                 value = self.cast(value, kind, plain_type(field))
                 if isinstance(field, types.Integer) and field.bitwidth < 64:
                     value = self.builder.trunc(value, ir.IntType(field.bitwidth))
@@ -575,9 +578,16 @@ class Emitter(Typed):
             return builder.call(self.module.exported(function), values)
         own = self.own_function(function, arguments)
         if own is not None:
-            values = [self.as_type(a, k) for a, k in zip(arguments, own.arguments, strict=True)]
+            values = [self._argument(a, k) for a, k in zip(arguments, own.arguments, strict=True)]
             return builder.call(self.module.declared(own), values)
         return self._builtin(function, arguments)
+
+    def _argument(self, node: ast.expr, kind: types.Type) -> ir.Value:
+        """An argument of a function; a double that is to be an integer is the nearest."""
+        given, value = self.typeof(node), self.value(node)
+        if given == FLOAT and kind == INT:
+            value = self._of_double("llvm.rint.f64", value)
+        return self.cast(value, given, kind)
 
     def _builtin(self, function: Any, arguments: Sequence[ast.expr]) -> ir.Value:
         builder = self.builder

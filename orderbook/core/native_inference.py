@@ -211,7 +211,10 @@ class Typed:
         widens = self.own.widens and called is plain
         kinds = [self.typeof(a) for a in arguments]
         if self.own.widens and not widens:
-            kinds = [INT if kind is Int128 else kind for kind in kinds]
+            # Of what methods are given a double is an amount, too.
+            method = any(called is one for one in self.module.methods.values())
+            whole = (Int128, FLOAT) if method else (Int128,)
+            kinds = [INT if kind in whole else kind for kind in kinds]
         return self.module.specialised(plain, tuple(kinds), widens)
 
     def _item_type(self, kind: types.Type, node: ast.expr) -> types.Type:

@@ -740,6 +740,8 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, fields: 
         ("self.log.info('x')", ["line 8", "in Python"]),
         ("self.n = self.position(row.symbol)", ["line 8", "self.position is a number"]),
         ("self.cancel_all()", ["line 8", "did you mean 'cancel'"]),
+        ("self.n = row.bid / 2", ["line 8", "a double in n", "float", "round(…)"]),
+        ("self.n += row.imbalance", ["line 8", "a double in n"]),
         ("if row: self.n = 1", ["line 8", "multiplicity"]),
         ("if row is None: return", ["line 8", "multiplicity"]),
         ("self.n = row.symbol == 'AAA'", ["line 8", "'AAA'", "in a view"]),
@@ -787,6 +789,40 @@ class PlainHolding(Strategy):
             lot = self.instrument(row.symbol, row.venue).lot
             target = 3 if row.imbalance > 0.2 else -2 if row.imbalance < -0.2 else 0
             self.hold(row.symbol, target * lot, row.venue)
+
+
+class Exact(Strategy):
+    partition_by = "symbol"
+
+    @on_view("touch", fire="change")
+    @compiled
+    def moved(self: Any, row: Any) -> None:
+        if row.multiplicity != 0 and row.has_imbalance:
+            order = self.buy(3 * self.lot, row.bid - self.tick)
+            self.modify(order, price=row.bid)
+            self.sell(self.lot, row.ask, ioc=True)
+
+
+class Doubles(Strategy):
+    """The same in doubles, which are next to these numbers."""
+
+    partition_by = "symbol"
+    part: float = 1 / 49
+
+    @on_view("touch", fire="change")
+    @compiled
+    def moved(self: Any, row: Any) -> None:
+        if row.multiplicity != 0 and row.has_imbalance:
+            order = self.buy(3 * self.lot * self.part * 49.0, (row.bid - self.tick) * self.part * 49.0)
+            self.modify(order, price=row.bid * self.part * 49.0)
+            self.sell(self.lot * self.part * 49.0, row.ask * self.part * 49.0, ioc=True)
+
+
+@pytest.mark.parametrize("options", ["at once", "late"])
+def test_doubles_that_orders_are_sent_with_are_rounded(options: str) -> None:
+    own = told_of(Doubles, options)
+    assert own == told_of(Exact, options)
+    assert len(own[0]) > 20 and not any(update.new.status == "refused" for _, update in own[0])
 
 
 class Summing(Strategy):
