@@ -77,7 +77,7 @@ test-optimised: $(STAMP)
 
 # Spark waits more than it computes, so it runs beside the others; what it says is printed at its end.
 test-spark: $(STAMP)
-	@said=$$($(PYTEST) -p no:cacheprovider -m spark $$(grep -rlE 'mark\.spark' tests --include='test_*.py') 2>&1); code=$$?; printf '%s\n' "$$said"; exit $$code
+	@said=$$($(PYTEST) -p no:cacheprovider --seed $(SEED) --turn $(TURN) -m spark $$(grep -rlE 'mark\.spark' tests --include='test_*.py') 2>&1); code=$$?; printf '%s\n' "$$said"; exit $$code
 
 test-fast: $(STAMP)
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not spark and not browser' $(addprefix tests/,$(FAST) $(ROOM))

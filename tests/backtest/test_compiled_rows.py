@@ -45,6 +45,7 @@ class Better(Strategy):
             self.buy(self.lot + 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [{}, LATE], ids=["at once", "late"])
 def test_the_rows_of_the_loop_are_those_of_python(
     options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

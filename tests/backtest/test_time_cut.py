@@ -57,6 +57,7 @@ def check_entry(entry: Entry, steps: int, materialize: str = "full") -> None:
     examples(USUAL if steps > 12 else 5)(run_streams)()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("entry", SAMPLE, ids=lambda e: e.name)
 def test_pieces_have_the_history_of_the_whole(entry: Entry) -> None:
     check_entry(entry, 12)
@@ -88,6 +89,7 @@ def stamps_of(job: Job) -> list[int]:
     return job.history("depth")["stamp"].unique().sort().to_list()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("granularity", "partitions", "pieces"),
     [("event", 1, 4), ("message", 3, 3), ("interval:1000000", 1, 3), ("end", 3, 2), ("end", 1, 2)],

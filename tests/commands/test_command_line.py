@@ -124,6 +124,7 @@ def test_the_same_on_a_balanced_book_stays_silent(
     assert "callback sobi" not in result.out and "order Sobi" not in result.out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number_sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_with_its_summary(number_sent: signal.Signals) -> None:
     # It may come before every book has been synchronised.
@@ -320,6 +321,7 @@ def test_out_has_every_view_event(orderbook: Program, tmp_path: Path, ending: st
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stage", list(STAGES))
 def test_explain_shows_each_stage(orderbook: Program, stage: str) -> None:
     result = orderbook("explain", "sobi", "--stage", stage, "--set", "k=0.125")

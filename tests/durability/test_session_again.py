@@ -65,6 +65,7 @@ def test_all_are_equal(
     assert len(told.orders) > 200 and len(told.fills) > 20
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("seed", "simulation"), [(1, "drawn"), (4, "constant"), (7, "drawn")])
 def test_a_log_that_ends_within_an_item_goes_on_from_there(
     tmp_path: Path, seed: int, simulation: str

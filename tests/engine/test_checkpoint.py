@@ -216,6 +216,7 @@ def test_all_views_of_the_catalogue_go_on_from_either_backend(sample_seed: int, 
     assert " 0 failed, " in run_uncompiled("checkpoint_runner.py", "--seed", str(10 * sample_seed + offset))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("backends", "count"), [("interpreter,interpreter", 10), ("interpreter,numba", 3)])
 def test_other_views_of_the_catalogue_go_on_as_if_they_had_always_run(
     backends: str, count: int, sample_seed: int

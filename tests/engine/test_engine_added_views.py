@@ -232,6 +232,7 @@ def test_live_views_and_subscriptions_survive(backend: Backend) -> None:
     assert totals["A",].n == 2 and engine.version == (2, 0, 2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_view_added_in_the_background_catches_up(backend: Backend) -> None:
     late, early = orderbook.Engine(program(), backend), orderbook.Engine(program("marked"), backend)

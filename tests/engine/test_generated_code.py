@@ -1,4 +1,4 @@
-"""The generated code against the interpreter: as plain Python for every view, compiled for some."""
+"""The generated code against the interpreter: as plain Python for views in turn, compiled for some."""
 
 import re
 from collections.abc import Callable
@@ -15,10 +15,10 @@ COMPILED_TOO = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("a
 
 
 def test_uncompiled_code_equals_the_interpreter(part: Callable[[int], str]) -> None:
-    """For one view in three, others by each turn, and those that were wrong before."""
-    said = run_uncompiled("generated_runner.py", "--count=1", f"--part={part(3)}")
+    """For one view in five, others by each turn, and those that were wrong before."""
+    said = run_uncompiled("generated_runner.py", "--count=1", f"--part={part(5)}")
     passed = re.match(r"(\d+) passed, 0 failed, ", said)
-    assert passed is not None and int(passed[1]) >= len(CATALOGUE) // 3
+    assert passed is not None and int(passed[1]) >= len(CATALOGUE) // 5
 
 
 def test_views_that_are_compiled_apart_are_maintained_as_all_together() -> None:

@@ -231,6 +231,7 @@ def test_many_views_with_cuts_give_modules_whose_names_do_not_clash(count: int) 
     check_source(program_module(Numbering({}).plan(plan(compile_views("".join(views)).program))))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["local", "follow"])
 def test_hostile_texts_do_nothing_but_stand_for_themselves(way: str, tmp_path: Path) -> None:
     run_texts(way, 1, 0, tmp_path)

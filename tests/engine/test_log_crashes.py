@@ -66,6 +66,7 @@ class Witness:
         assert [r for _, r in found[len(accepted) :]] == self.maybe[: max(0, len(found) - len(accepted))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("page", [16, 4096])
 @pytest.mark.parametrize("error", [None, errno.EIO, errno.ENOSPC])
 def test_every_operation_can_be_the_one_that_fails(error: int | None, page: int) -> None:

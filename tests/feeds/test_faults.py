@@ -77,6 +77,7 @@ def test_each_fault_alone(dialect: Dialect, name: str, names: tuple[str, ...]) -
     assert report.compared > 30
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("seed", range(SAMPLE))
 def test_all_faults_together(dialect: Dialect, seed: int) -> None:

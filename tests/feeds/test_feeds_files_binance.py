@@ -26,6 +26,7 @@ from orderbook.market.events import Action, BookState, Flag, Side
 CAPTURES = ("spot_btcusdt_20240808.gz", "usdm_btcusdt_20240808.gz")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CAPTURES)
 def test_every_book_ticker_with_a_books_update_id_equals_that_book(name: str, shared_data: Path) -> None:
     source = open_source(f"binance:{shared_data / 'hftbacktest' / name}")
@@ -300,6 +301,7 @@ def plain_levels(path: Path) -> dict[str, dict[Decimal, Decimal]]:
     return book
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name",
     [*(f"hftbacktest/{name}" for name in CAPTURES), "hftbacktest_more/coinm_btcusd_perp_20240808.gz"],

@@ -88,6 +88,7 @@ def best(books: Books, side: Side, depth: int) -> Levels:
     return list(zip(levels["price"].tolist(), levels["volume"].tolist(), strict=True))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FILES)
 def test_the_book_equals_every_row(name: str, shared_data: Path) -> None:
     path = shared_data / "lobster" / name

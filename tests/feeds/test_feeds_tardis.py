@@ -133,6 +133,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(byte_stream, "CHUNK_BYTES", 64)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.zst"])
 @pytest.mark.parametrize("symbols", [("BTCUSDT",), ("BTCUSDT", "ETHUSDT", "XRPUSDT")])
 def test_books_equal_a_plain_book_after_every_message(
@@ -333,6 +334,7 @@ def test_finer_rows_than_the_first_are_wrong_unless_all_are_scanned(
     assert (instrument.tick, instrument.lot) == (Decimal("0.01"), Decimal("0.1"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.zst"])
 def test_a_cut_file_gives_everything_before_the_cut(tmp_path: Path, ending: str) -> None:
     market = Market(3).generate(20_000)

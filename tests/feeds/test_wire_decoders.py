@@ -67,6 +67,7 @@ def recorded(name: str, shared_data: Path, folder: Path, exhaustive: bool) -> Sc
     return script(shared_data / RECORDED[name].name, folder, 10**9 if exhaustive else LINES)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", RECORDED)
 def test_recordings_are_decoded_alike(
     name: str, shared_data: Path, tmp_path: Path, request: pytest.FixtureRequest, sample_seed: int
@@ -86,6 +87,7 @@ def test_recordings_are_decoded_alike(
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", RECORDED)
 def test_spoilt_frames_are_decoded_alike(
     name: str,

@@ -11,6 +11,7 @@ from orderbook.market.abuse_plan import KINDS
 from orderbook.market.events import Action, BookState, Flag, Side
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_books_stay_valid_and_events_of_the_stream_stay(seed: int) -> None:
     clean, _ = generated_day(seed, 9_000, 8.0)

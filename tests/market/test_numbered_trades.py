@@ -153,6 +153,7 @@ CREATE VIEW variance AS SELECT symbol, SUM(move * move) AS moved, COUNT(*) AS n 
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", ["interpreter", "numba"])
 def test_views_over_the_trades_of_books_equal_duckdb_after_every_message(backend: Backend) -> None:
     """Without ids that tell them apart, as trades of some venues are."""

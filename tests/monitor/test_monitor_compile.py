@@ -90,6 +90,7 @@ def test_a_client_loads_no_module_and_calls_what_is_declared(
     assert made(program, "SELECT id, root(price) AS y FROM bids") is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", HOSTILE[:1] + HOSTILE[4:5] + HOSTILE[10:11], ids=lambda sql: sql[:30])
 def test_hostile_texts_are_bound_or_refused(program: CompiledProgram, sql: str) -> None:
     _bound_or_refused(program, sql)

@@ -114,6 +114,7 @@ class Told:
             assert dict(ours.engine[view]) == dict(its.engine[view])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_told_is_as_of_its_message(name: str, sample_seed: int) -> None:
     events = flow(sample_seed, 400)

@@ -466,6 +466,7 @@ FROM asks GROUP BY symbol
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", REAL)
 def test_recorded_markets_are_equal_by_every_way(
     users: SparkSession, shared_data: Path, tmp_path: Path, kind: str

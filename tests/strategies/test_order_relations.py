@@ -275,6 +275,7 @@ def limited() -> dict[str, CompiledProgram]:
     return {name: compile_views([packaged_views() / "touch.sql", sql]) for name, sql in LIMITED.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("orders", "limit", "value"),
     [("three orders", "max_order_volume", D("0.2")), ("three orders", "max_position", D("0.9")),
@@ -304,6 +305,7 @@ def test_limits_refuse_in_the_loop_what_they_refuse_in_python(
     assert made.pipeline.host._runners[0].desk.row["limits"] != 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("feed", "unit"), [("orders", "bps"), ("levels", "bps"), ("levels", "lot")])
 def test_tiers_of_fees_are_reached_in_the_loop_as_in_python(
     program: CompiledProgram, feed: str, unit: str, sample_seed: int, tmp_path: Path

@@ -279,6 +279,7 @@ def updates_of(flow: np.ndarray, options: TradingOptions, batch: int) -> dict[st
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_orders_do_not_depend_on_other_symbols_or_on_batches(seed: int) -> None:
     flow = next(generate(1_200, 3, 12, seed, resting=60, batch=1_200))
@@ -352,6 +353,7 @@ class Taker(Noter):
             (self.buy if self.seen % 2 else self.sell)(str(event.key[0]), 40 + self.seen % 50)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "options"), [(Taker, trading()), (Noter, trading()), (Taker, LATENCIES)])
 def test_messages_applied_together_are_as_one_by_one(kind: type[Strategy], options: TradingOptions) -> None:
     """Also across messages in parts, states in the middle, live, and with programs that read the clock."""

@@ -113,6 +113,7 @@ one_venue = pytest.mark.parametrize("kinds", ["apart", "together"])
 two_settings = pytest.mark.parametrize(("kinds", "trading"), [("apart", "sampled"), ("together", "constant")])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kinds", "trading"), [("apart", "sampled"), ("together", "constant"), ("sql", "sampled")]
 )

@@ -28,6 +28,7 @@ ROWS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["touch", "micro_price", "sobi_band"])
 def test_views_equal_duckdb_after_every_event(name: str) -> None:
     sql = f"CREATE STREAM bids {SIDE}\nCREATE STREAM asks {SIDE}\n{sql_of(name)}"

@@ -53,12 +53,14 @@ def summary(imbalance: float, seed: int) -> StrategySummary:
     return host.summary()[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_silent_when_balanced(seed: int) -> None:
     found = summary(0.0, seed)
     assert (found.callbacks, found.orders, found.fills) == (0, 0, 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_trades_when_imbalanced(seed: int) -> None:
     found = summary(0.3, seed)

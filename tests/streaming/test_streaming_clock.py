@@ -123,6 +123,7 @@ def test_pieces_of_time_have_the_rows_of_the_whole(
     assert sum(s.events for s in statistics if s.stage in READERS) == 300 + 72
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_a_stream_has_the_rows_of_a_backtest(
     sources: list[Path], expected: Job, tmp_path: Path, sample_seed: int, partitions: int

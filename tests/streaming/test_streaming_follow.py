@@ -204,6 +204,7 @@ def check_lives(folder: Path, seed: int, asks: bool) -> int:
     return own.kills
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("asks", [False, True])
 def test_lives_of_any_length_write_what_one_writes(tmp_path: Path, sample_seed: int, asks: bool) -> None:
     assert check_lives(tmp_path / "one", sample_seed, asks) > 3

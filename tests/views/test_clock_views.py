@@ -36,6 +36,7 @@ def _plain(sql: str) -> str:
 PLAIN = {name: (sql, _plain(sql)) for name, sql in VIEWS.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_as_of_now_equals_duckdb_after_every_event(name: str) -> None:
     for seed in range(3):

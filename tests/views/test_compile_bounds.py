@@ -114,6 +114,7 @@ OVER_BARS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OVER_BARS)
 def test_bars_of_streams_without_declarations_take_few_steps(
     name: str, monkeypatch: pytest.MonkeyPatch

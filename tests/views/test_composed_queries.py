@@ -10,7 +10,7 @@ from uncompiled import run_uncompiled
 
 from orderbook.views.calculus import MOST_STEPS
 
-SAMPLED = 20
+SAMPLED = 15
 # What views are made of, one of which each of many has.
 CONSTRUCTS = (
     *(

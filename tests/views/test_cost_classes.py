@@ -166,6 +166,7 @@ def test_every_event_costs_what_is_promised(name: str) -> None:
 NULLS_BY_TEXT = ("null_first_sums", "null_first_extremes")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NULL_VIEWS)
 def test_null_hides_no_cut(name: str) -> None:
     found = plan(compiled(f"{NULLS} CREATE VIEW v AS {NULL_VIEWS[name]}"))

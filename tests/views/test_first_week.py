@@ -26,7 +26,7 @@ def test_an_analytic_is_as_the_page_says(analytic: Analytic) -> None:
     check_word(analytic, LENGTH, [InterpreterRuntime, GeneratedRuntime])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("analytic", OTHERS, ids=lambda a: a.name)
 def test_another_is_as_the_page_says(analytic: Analytic) -> None:
     check_word(analytic, LENGTH, [InterpreterRuntime])
@@ -34,7 +34,7 @@ def test_another_is_as_the_page_says(analytic: Analytic) -> None:
 
 def test_generated_code_of_others(part: Callable[[int], str]) -> None:
     """As plain Python; all are compiled when it is exhaustive, below."""
-    run_uncompiled("first_week.py", f"--length={LENGTH}", f"--part={part(3)}")
+    run_uncompiled("first_week.py", f"--length={LENGTH}", f"--part={part(4)}")
 
 
 @pytest.mark.exhaustive

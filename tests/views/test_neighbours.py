@@ -15,7 +15,7 @@ from orderbook.engine.plan.planner import plan
 LENGTH = 18
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> None:
     """By the interpreter; and an event costs so much."""
@@ -25,7 +25,7 @@ def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> No
 
 def test_generated_code_for_neighbours_equals_duckdb_after_every_event(part: Callable[[int], str]) -> None:
     """As plain Python."""
-    run_uncompiled("neighbour_views.py", f"--length={LENGTH}", f"--part={part(3)}")
+    run_uncompiled("neighbour_views.py", f"--length={LENGTH}", f"--part={part(4)}")
 
 
 @pytest.mark.exhaustive

@@ -111,7 +111,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("construct", "query", "cost", "kind", "spelling"), CASES)
 def test_a_declaration_keeps_the_class_or_is_named(
     construct: str, query: str, cost: str, kind: str, spelling: str
@@ -143,7 +143,7 @@ def test_a_declaration_keeps_the_class_or_is_named(
         assert advice[0].endswith(f"would make {worst} {cost}")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
