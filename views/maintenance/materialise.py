@@ -135,18 +135,27 @@ class _Ranking:
         conditions = [f for f in self.term if self._is_condition(f, lifts)]
         if not used and not (conditions and self.chosen and self._is_read_beside(lifts)):
             return None
-        of_key = [f for f in self.term if self._is_of_key(f)]
-        if used:
-            # A key that nothing else asks for is none of the map's.
-            inside = (self.exists, *self._beside(), *conditions, *of_key, *lifts.values())
-            asked = variable_set(tuple(f for f in self.term if f not in inside))
-            of_key = [f for f in of_key if not (variable_set(f) & asked or _is_null(f))]
+        of_key = self._of_key(used, beside_them, conditions)
         conditions = [f for f in self.term if f in conditions or f in of_key]
         used |= {v for f in conditions for v in variable_set(f) if v in lifts}
         values = (Lift(v, product(Val(own))) for own, v in computed.items())
         used = _made_of(used, every)
         own_lifts = (f for f in self.term if isinstance(f, Aggregate) and f.var in used)
         return RankedGroups((self.exists, *self._beside(), *own_lifts, *conditions, *values), computed)
+
+    def _of_key(self, used: Collection[Var], beside: Term, conditions: Sequence[Factor]) -> Sequence[Factor]:
+        """Conditions on keys of the groups alone; where they are ranked, on keys that nothing else asks for.
+
+        Such a key is none of the map's, so that a range of it is summed.
+        """
+        found = [f for f in self.term if self._is_of_key(f)]
+        if not used:
+            return found
+        if not any(c.op not in ("=", "<>") and variable_set(c) & {*used} for c, _ in _comparisons(beside)):
+            return ()
+        inside = (self.exists, *self._beside(), *conditions, *found)
+        asked = variable_set(tuple(f for f in beside if f not in inside))
+        return [f for f in found if not (variable_set(f) & asked or _is_null(f))]
 
     def _beside(self) -> Iterator[Exists]:
         """Other groups that have to be there with a group: of rows that it is joined to by its key."""
