@@ -172,7 +172,7 @@ def memory_bytes(H):
 
 @jit()
 def export(H, out, rows):
-    """Copy the first entries, so many at most, to `out`: $words words each."""
+    """Copy the first entries, so many at most, to int64[rows, $words] at the address `out`."""
     tree = prefix_first(H)
     row = 0
     while tree != 0:

@@ -278,7 +278,7 @@ def next_entry(H, entry):
 EXPORT = Template('''\
 @jit()
 def export(H, out, rows):
-    """Copy the first entries of a scan, so many at most, to `out`: $words words each."""
+    """Copy the first entries of a scan, so many at most, to int64[rows, $words] at the address `out`."""
     entry = first(H)
     for row in range(rows):
         if entry == 0:

@@ -44,7 +44,7 @@ class GeneratedColumns:
     """The generated columns that some polynomials ask for.
 
     `relations` have them after their own; `places` gives, by relation, the place of the column that each is
-    generated from, and what it is of that.
+    generated from, and its form: the scalar that it is of that.
     """
 
     relations: Mapping[str, Relation]
@@ -64,17 +64,17 @@ class GeneratedColumns:
         places = self.places.get(relation, ())
         own = columns[len(columns) - len(places) :]
         pairs = zip(own, places, strict=True)
-        return {Var(f"@{c.name}"): _generated(Var(f"@{columns[p].name}"), k) for c, (p, k) in pairs}
+        return {Var(f"@{c.name}"): _generated(Var(f"@{columns[p].name}"), form) for c, (p, form) in pairs}
 
     def _reading(self, term: Term) -> Term:
         for place, factor in enumerate(term):
             if isinstance(factor, NESTED):
                 term = (*term[:place], with_body(factor, self.read(factor.body)), *term[place + 1 :])
         asked = {
-            (f.args[p], k)
+            (f.args[p], form)
             for f in term
             if isinstance(f, Rel)
-            for p, k in self.places.get(f.name, ())
+            for p, form in self.places.get(f.name, ())
             if isinstance(f.args[p], Var)
         }
         known: dict[tuple[Scalar, Scalar], Var] = {}
@@ -87,7 +87,7 @@ class GeneratedColumns:
         return with_scalars(tuple(f for f in read if not (isinstance(f, Lift) and f.var in lifts)), names)
 
     def _with_columns(self, rows: Rel, known: Mapping[tuple[Scalar, Scalar], Var]) -> Rel:
-        own = [(rows.args[p], k) for p, k in self.places.get(rows.name, ())]
+        own = [(rows.args[p], form) for p, form in self.places.get(rows.name, ())]
         return Rel(rows.name, (*rows.args, *(known.get(asked) or _named(*asked) for asked in own)))
 
     def _computed(self, poly: Poly, bound: frozenset[Var], wanted: frozenset[Var]) -> Poly:
@@ -110,8 +110,8 @@ class GeneratedColumns:
             own, more = factor.args[: -len(places)], factor.args[-len(places) :]
             found.append(Rel(factor.name, own))
             asked = wanted | bound | variable_set(beside)
-            for variable, (p, k) in zip(more, places, strict=True):
-                value = _generated(own[p], k)
+            for variable, (p, form) in zip(more, places, strict=True):
+                value = _generated(own[p], form)
                 if given.get(variable) == value or (isinstance(variable, Var) and variable not in asked):
                     continue
                 if isinstance(variable, Var) and variable not in bound and variable not in given:
