@@ -41,15 +41,18 @@ Pace = Callable[[Callable[[], bool]], Awaitable[bool]]
 class EngineSnapshot:
     """What an engine held after one event.
 
-    views: by name, how rows are read, and what gives parts, int64[n, words of the row]. relations: by name,
-    the declaration; their rows are in `copied`.
+    program: of which it was running. views: by name, how rows are read, and what gives parts, int64[n, words
+    of the row]. relations: by name, the declaration; their rows are in `copied`. at_hand: `encoded` has
+    nothing left to make.
     """
 
+    program: CompiledProgram
     version: Version
     views: Mapping[str, tuple[Result, Callable[[], Sequence[NDArray[np.int64]]]]]
     relations: Mapping[str, Relation]
     copied: RelationsCopy
     dictionary: Dictionary
+    at_hand: bool
 
     def encoded(self) -> EncodedRows:
         """All rows as they are encoded; may be called in any thread."""
@@ -147,7 +150,7 @@ def _copy(engine: "Engine", names: Iterable[str]) -> RelationsCopy:
     wanted = [name for name in names if name not in engine.views]
     for name in wanted:
         _check_kept(engine, name)
-    return engine.copy_rows(wanted)
+    return engine.copy_rows(wanted) if wanted else RelationsCopy({}, {})
 
 
 def _taken(
@@ -162,7 +165,10 @@ def _taken(
             result = view.layout.result
             rows = _given(view.row_words(), len(result.keys)) if own is None else own.rows
             found[name] = result, rows
-    return EngineSnapshot(engine.version, found, relations, copied, engine.dictionary)
+    at_hand = not views and not relations
+    return EngineSnapshot(
+        engine.program, engine.version, found, relations, copied, engine.dictionary, at_hand
+    )
 
 
 def _given(rows: NDArray[np.int64], keys: int) -> Callable[[], Sequence[NDArray[np.int64]]]:

@@ -7,6 +7,7 @@ Whose query is next: that of the client which has had least, and no long one kee
 import asyncio
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -163,10 +164,19 @@ _IDLE = 10.0
 _BULK_PATIENCE, _BULK_SECONDS = 60.0, 60.0
 # What a second of copying, in the engine's thread, counts in the seconds of a process.
 _COPYING_COST = 20.0
+# Rows and strings that take less time to pack than another thread to wake.
+_SMALL_BYTES, _SMALL_STRINGS = 1 << 15, 256
+# Queries whose plan is known, and the letters of one at most.
+_KNOWN, _KNOWN_LETTERS = 256, 2048
 
 
 def _is_bulk(asked: Asked) -> bool:
     return isinstance(asked, QueryArrow) and bool(asked.bulk)
+
+
+def _form(asked: Asked) -> tuple[str, ...]:
+    """What the plan of a query depends on."""
+    return ("arrow", asked.sql, asked.bulk) if isinstance(asked, QueryArrow) else (asked.dialect, asked.sql)
 
 
 def _check_size(memory: int, share: float, nbytes: int) -> None:
@@ -244,6 +254,27 @@ class QueryProcess:
 
         Raises SqlError where it is wrong, Gone.
         """
+        reply = await self._asks(asked, program, None)
+        if not isinstance(reply, Planned | Answered):
+            raise Gone
+        return reply
+
+    async def answer(self, taken: EngineSnapshot, check: Callable[[int], None]) -> Answered:
+        """The answer to the query that was planned, of the same program.
+
+        check: raises where it reads too many bytes. Raises SqlError, Gone.
+        """
+        given = await self._given(taken, check)
+        return _answer(await self._asked(ROWS, given, _is_large(given)))
+
+    async def answer_at_once(
+        self, asked: Asked, taken: EngineSnapshot, check: Callable[[int], None]
+    ) -> Answered:
+        """The answer to a query that reads just this; see `answer`."""
+        given = await self._given(taken, check)
+        return _answer(await self._asks(asked, taken.program, given))
+
+    async def _asks(self, asked: Asked, program: CompiledProgram, given: Given | None) -> Reply:
         self._number += 1
         new = None if self._program is program else Queryable.of(program)
         self._program = None
@@ -251,34 +282,27 @@ class QueryProcess:
             question = Question(
                 asked.sql,
                 new,
+                given,
                 describe=asked.describe,
                 file=asked.file,
                 most=asked.most,
                 bulk=asked.bulk,
             )
         else:
-            question = Question(asked.sql, new, asked.dialect, asked.describe, asked.whole)
-        reply = await self._asked(ASK, question)
+            question = Question(asked.sql, new, given, asked.dialect, asked.describe, asked.whole)
+        large = new is not None or (given is not None and _is_large(given))
+        reply = await self._asked(ASK, question, large)
         if isinstance(reply, Failed):
             raise SqlError(reply.error)
-        if not isinstance(reply, Planned | Answered):
-            raise Gone
         self._program = program
         return reply
 
-    async def answer(self, taken: EngineSnapshot, check: Callable[[int], None]) -> Answered:
-        """The answer to the query that was planned; check: raises where it reads too many bytes.
-
-        Raises SqlError, Gone.
-        """
-        encoded = await asyncio.to_thread(taken.encoded)
+    async def _given(self, taken: EngineSnapshot, check: Callable[[int], None]) -> Given:
+        encoded = taken.encoded() if taken.at_hand else await asyncio.to_thread(taken.encoded)
         check(encoded.nbytes)
-        reply = await self._asked(ROWS, Given(encoded, taken.dictionary.since(self._strings)))
-        if isinstance(reply, Failed):
-            raise SqlError(reply.error)
-        if not isinstance(reply, Answered):
-            raise Gone
-        return reply
+        views = {name: parts for name, (_, parts) in encoded.views.items()}
+        relations = {name: rows for name, (_, rows) in encoded.relations.items()}
+        return Given(views, relations, taken.dictionary.since(self._strings), encoded.nbytes)
 
     async def stop(self) -> None:
         """Ends the query under way; the process, where it does not end soon."""
@@ -305,10 +329,15 @@ class QueryProcess:
         code = self._process.wait()
         return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
 
-    async def _asked(self, kind: int, message: Question | Given) -> Reply:
-        file, size = await asyncio.to_thread(packed_file, message)
-        with file:
-            self._send(HEADER.pack(kind, self._number, size), file)
+    async def _asked(self, kind: int, message: Question | Given, large: bool) -> Reply:
+        """The reply to a message; a large one is packed in another thread."""
+        if large:
+            file, size = await asyncio.to_thread(packed_file, message)
+            with file:
+                self._send(HEADER.pack(kind, self._number, size), file)
+        else:
+            body = pickle.dumps(message, 5)
+            self._send(HEADER.pack(kind, self._number, len(body)) + body)
         self.asked = True
         while self.asked:
             self._note(reply := await self._reply())
@@ -351,6 +380,18 @@ class QueryProcess:
             self._read += data
 
 
+def _is_large(given: Given) -> bool:
+    return given.nbytes > _SMALL_BYTES or len(given.strings) > _SMALL_STRINGS
+
+
+def _answer(reply: Reply) -> Answered:
+    if isinstance(reply, Failed):
+        raise SqlError(reply.error)
+    if not isinstance(reply, Answered):
+        raise Gone
+    return reply
+
+
 class Copying:
     """How much of the engine's thread copying rows takes: admitted where there is a share left, and measured.
 
@@ -372,12 +413,10 @@ class Copying:
         """Copies pieces for a client, by turns with what else the loop does."""
 
         async def copied(piece: Callable[[], bool]) -> bool:
+            await asyncio.sleep(0)
             self._last[client] = time.monotonic()
             with self._share.spending():
-                done = piece()
-            if not done:
-                await asyncio.sleep(0)
-            return done
+                return piece()
 
         return copied
 
@@ -413,6 +452,9 @@ class QueryPool:
         self._idle: list[QueryProcess] = []
         self._all: set[QueryProcess] = set()
         self._ending: set[asyncio.Future[str]] = set()
+        # What queries read of this program, whoever asks.
+        self._program: CompiledProgram | None = None
+        self._reads: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     @property
     def pids(self) -> list[int]:
@@ -497,28 +539,54 @@ class QueryPool:
             self._back(process)
 
     async def _answered(self, process: QueryProcess, client: int, asked: Asked) -> bytes:
-        start = time.monotonic()
-        try:
-            planned = await process.plan(asked, self._engine.program)
-        except Gone:
-            if process.served:
-                raise _Again from None
-            raise
-        if isinstance(planned, Answered):
-            return self._told(planned, self._engine.version, start)
+        start, program = time.monotonic(), self._engine.program
+        if self._program is not program:
+            self._program, self._reads = program, {}
+        known = reads = None if asked.describe else self._reads.get(_form(asked))
+        if reads is None:
+            try:
+                planned = await process.plan(asked, program)
+            except Gone:
+                if process.served:
+                    raise _Again from None
+                raise
+            if isinstance(planned, Answered):
+                return self._told(planned, self._engine.version, start)
+            reads = planned.reads
+            self._note(asked, program, reads)
         copying = self._copies(asked)
         before = copying.spent
-        if planned.reads and not copying.admits(client):
+        if reads and not copying.admits(client):
             raise _NotAdmitted
         check = partial(
             _check_size, self._options.memory_bytes, _BULK_SHARE if _is_bulk(asked) else _ROWS_SHARE
         )
         try:
-            taken = await snapshot_between(self._engine, planned.reads, copying.pace(client), check)
+            taken = await snapshot_between(self._engine, reads, copying.pace(client), check)
         finally:
             self._queue.charge(client, _COPYING_COST * (copying.spent - before))
-        answered = await process.answer(taken, check)
+        if taken.program is not program:
+            raise _Again
+        # What waits meanwhile comes between.
+        await asyncio.sleep(0)
+        try:
+            if known is None:
+                answered = await process.answer(taken, check)
+            else:
+                answered = await process.answer_at_once(asked, taken, check)
+        except Gone:
+            # Asked again it is planned first, which tells whether it is what ends processes.
+            self._reads.pop(_form(asked), None)
+            if known is None:
+                raise
+            raise _Again from None
         return self._told(answered, taken.version, start)
+
+    def _note(self, asked: Asked, program: CompiledProgram, reads: tuple[str, ...]) -> None:
+        if self._program is program and len(asked.sql) <= _KNOWN_LETTERS and not asked.describe:
+            while len(self._reads) >= _KNOWN:
+                self._reads.pop(next(iter(self._reads)))
+            self._reads[_form(asked)] = reads
 
     def _told(self, answered: Answered, version: tuple[int, int, int], start: float) -> bytes:
         own = {"version": wire_version(version), "seconds": round(time.monotonic() - start, 6)}

@@ -1,7 +1,8 @@
 """The process that plans and runs ad-hoc SQL of clients: `python -m orderbook.monitor.query_worker`.
 
-The run hands it a program's columns, the query, and the rows that it reads, in files without a name; it
-answers with MessagePack. It has so much memory, can be killed at any time, and knows what it is given.
+The run hands it a program's columns, the query, and the rows that it reads, in files without a name where
+they are large; it answers with MessagePack. It has so much memory, can be killed at any time, and knows what
+it is given.
 """
 
 import ctypes
@@ -16,20 +17,22 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from struct import Struct
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
+import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from orderbook.clients import duckdb_queries
 from orderbook.clients.duckdb_queries import AnswerLimits, Running, run_to_file, run_within, write_batches
-from orderbook.clients.encoded_rows import EncodedRows
+from orderbook.clients.encoded_rows import EncodedRows, Rows
 from orderbook.clients.postgres_queries import (
     PostgresCatalog,
     in_duckdb,
@@ -49,32 +52,41 @@ _NICE = 10
 # Of the memory, what DuckDB may take; and what of it a query may leave behind.
 _DUCKDB_SHARE, _LEFT_SHARE = 0.4, 0.25
 _ALIGNMENT = 64
-# Before a message to the process: its kind, the number of the query, the bytes of the pickle in the file.
+# Before a message to the process: its kind, the number of the query, and the bytes of the pickle, which is in
+# the file that comes with it, or follows.
 HEADER = Struct("=qqq")
 ASK, ROWS, STOP = 0, 1, 2
 LENGTH = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A query, with the program where that is another than the last one's; see `QuerySql`, `QueryArrow`."""
+class Given(NamedTuple):
+    """What a query reads, and the strings that the process has not had, by their codes.
+
+    views: parts of rows by view, int64[n, words of the row]. relations: rows int64[n, columns] by relation,
+    with how often each stands, int64[n]. nbytes: of all rows.
+    """
+
+    views: Mapping[str, Sequence[NDArray[np.int64]]]
+    relations: Mapping[str, Rows]
+    strings: Sequence[str]
+    nbytes: int
+
+
+class Question(NamedTuple):
+    """A query, with the program where that is another than the last one's; see `QuerySql`, `QueryArrow`.
+
+    given: what it reads, where that is known.
+    """
 
     sql: str
     program: Queryable | None
+    given: Given | None = None
     dialect: str = "duckdb"
     describe: bool = False
     whole: bool = False
     file: str = ""
     most: int = 0
     bulk: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What the query reads: rows, and the strings that the process has not had, by their codes."""
-
-    rows: EncodedRows
-    strings: Sequence[str]
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -218,6 +230,8 @@ class Worker:
             self._tell_table(number, plan, pl.DataFrame({name: [] for name in plan.columns}), 0)
         elif of_catalog is not None:
             self._run(number, plan, {})
+        elif question.given is not None:
+            self._answer(number, question.given)
         else:
             # Another view may hold the same, but in columns of its own.
             self._tell(Planned(number, (self._bulk,) if self._bulk else plan.reads))
@@ -231,15 +245,21 @@ class Worker:
         return self._catalog
 
     def _answer(self, number: int, given: Given) -> None:
-        assert self._plan is not None
+        assert self._plan is not None and self._program is not None
         for string in given.strings:
             self._dictionary.encode(string)
+        views = {one.name: one for one in self._program.views}
+        relations = {one.name: one for one in self._program.relations}
+        rows = EncodedRows(
+            {name: (views[name], parts) for name, parts in given.views.items()},
+            {name: (relations[name], own) for name, own in given.relations.items()},
+        )
         if self._bulk:
-            batches, schema = given.rows.batches(self._dictionary), given.rows.schema()
+            batches, schema = rows.batches(self._dictionary), rows.schema()
             self._tell_file(number, write_batches(batches, schema, self._running, self._file, self._most))
             return
-        tables = given.rows.tables(self._dictionary)
-        del given
+        tables = rows.tables(self._dictionary)
+        del given, rows
         self._run(number, self._plan, tables)
 
     def _run(self, number: int, plan: QueryPlan, tables: dict[str, pa.Table], describe: bool = False) -> None:
@@ -305,11 +325,20 @@ class Worker:
             if kind == ASK:
                 self._running, self._at = Running(), number
             try:
-                self._inbox.put((kind, number, _unpacked(files[0], size)))
+                message = _unpacked(files[0], size) if files else pickle.loads(self._body(size))
+                self._inbox.put((kind, number, message))
             except MemoryError as error:
                 self._fail(number, self._too_much(error))
             finally:
-                os.close(files[0])
+                for file in files:
+                    os.close(file)
+
+    def _body(self, size: int) -> bytes:
+        """What follows the head of a message that has no file."""
+        body = bytearray()
+        while len(body) < size:
+            body += self._line.recv(size - len(body)) or os._exit(0)
+        return bytes(body)
 
 
 def table_message(frame: pl.DataFrame, count: int, kinds: Sequence[str] | None = None) -> dict[str, Any]:

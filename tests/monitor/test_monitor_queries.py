@@ -20,6 +20,7 @@ from orderbook.monitor.query_pool import MOST_OF_A_CLIENT, FairQueue, QueryPool
 # Ends by no limit but that of time.
 MANY = "range(1000000)"
 ENDLESS = f"SELECT COUNT(*) FROM {MANY} a, {MANY} b, {MANY} c WHERE a.range < b.range + c.range"
+OF_VIEW = f"{ENDLESS} AND a.range > (SELECT MAX(orders) FROM depth)"
 SHORT = "SELECT symbol, orders FROM depth ORDER BY symbol"
 HUNGRY = [
     "SELECT * FROM range(1000000000)",
@@ -177,6 +178,22 @@ def test_a_process_that_is_killed_takes_only_its_query_with_it() -> None:
             os.kill(pid, signal.SIGKILL)
             assert "killed by signal 9" in (await one.take(id=1))["error"]
             assert (await asked(one, SHORT))["type"] == "table"
+            # What it reads is known: whether it ended the process is seen when it is asked once more.
+            await one.send(id=2, op="sql", sql=OF_VIEW)
+            await under_way(run)
+            await one.send(id=3, op="cancel", request=2)
+            await until(lambda: not any(process.asked for process in pool(run)._all))
+            await one.send(id=4, op="sql", sql=OF_VIEW)
+            told = asyncio.create_task(one.take(id=4))
+            killed = set[int]()
+            while not told.done():
+                for process in pool(run)._all:
+                    if process.asked and process.pid not in killed:
+                        killed.add(process.pid)
+                        os.kill(process.pid, signal.SIGKILL)
+                await asyncio.sleep(0.05)
+            assert "killed by signal 9" in told.result()["error"]
+            assert 1 <= len(killed) <= 2
             # One that is killed between two queries is nobody's error.
             for pid in pool(run).pids:
                 os.kill(pid, signal.SIGKILL)
@@ -206,8 +223,15 @@ def test_strings_and_programs_reach_processes_as_they_change() -> None:
                 assert answer["version"] == [str(run.engine.version[0]), *run.engine.version[1:]]
             run.engine.add_view("CREATE VIEW best AS SELECT MAX(volume) AS v FROM kept")
             assert (await asked(one, "SELECT * FROM best"))["rows"] == [["3.00"]]
+            assert (await asked(one, "SELECT * FROM best"))["rows"] == [["3.00"]]
             run.engine.drop_view("best")
             assert "best" in (await asked(one, "SELECT * FROM best"))["error"]
+            run.engine.add_view(
+                "CREATE VIEW best AS SELECT symbol, MIN(volume) AS v FROM kept GROUP BY symbol"
+            )
+            found = await asked(one, "SELECT * FROM best")
+            assert [name for name, _ in found["columns"]] == ["symbol", "v"]
+            assert sorted(found["rows"]) == [["A\nB", "1.00"], ["C" * 500, "2.00"], ["é", "0.00"]]
 
     asyncio.run(go())
 
