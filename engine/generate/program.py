@@ -40,7 +40,7 @@ from orderbook.engine.generate.trigger_parts import (
     by_view,
     compiled_together,
     owners,
-    precondition_of,
+    when_called,
 )
 from orderbook.engine.generate.unchanged import Sources, following, sources
 from orderbook.engine.generate.writes import Writes
@@ -328,7 +328,7 @@ class _Parts:
 
         What has a precondition is a part by itself, called where that holds.
         """
-        needed = [precondition_of(part, preconditions) for part in parts]
+        needed = when_called(parts, preconditions)
         inlined = sum(map(len, turns)) <= _INLINED or is_one_function(self.module.plan)
         if len(parts) < 2 and (inlined or needed == [ALWAYS]):
             self._written(name, relation, rows, turns, turns, inlined)

@@ -162,6 +162,23 @@ def precondition_of(turns: Turns, preconditions: Mapping[int, Precondition]) -> 
     return either(preconditions.get(id(s), ALWAYS) for turn in turns for s in turn)
 
 
+def when_called(parts: Sequence[Turns], preconditions: Mapping[int, Precondition]) -> list[Precondition]:
+    """When each part has something to do.
+
+    Parts that write one map have it at the same times: what one takes out another puts back.
+    """
+    needed = [precondition_of(part, preconditions) for part in parts]
+    written = [{s.target for turn in part for s in turn} for part in parts]
+    while True:
+        of_maps: dict[str, Precondition] = {}
+        for targets, own in zip(written, needed, strict=True):
+            of_maps |= {name: either((of_maps.get(name, NEVER), own)) for name in targets}
+        found = [either(of_maps[name] for name in targets) for targets in written]
+        if found == needed:
+            return needed
+        needed = found
+
+
 def _size(turns: Turns) -> int:
     return sum(map(len, turns))
 

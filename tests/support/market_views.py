@@ -8,7 +8,7 @@ every n-th from the k-th on, given as k/n.
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from kept_programs import kept_program
 from oracle import Oracle, Row, difference
 from paths import VIEWS
 
+from orderbook.views.compilation import compile_views
 from orderbook.views.library import (
     described,
     shipped_file,
@@ -86,22 +87,33 @@ def check_generated(name: str) -> None:
 
     Of a stream that shows something.
     """
-    view, program = name.rpartition("/")[2], compiled(name)
+    _check([name.rpartition("/")[2]], compiled(name), name, length_of(name))
+
+
+def check_together(names: Sequence[str]) -> None:
+    """The same of several views in one program, whose triggers are divided by them."""
+    given = {key: value for name in names for key, value in parameters(name, SMALL).items()}
+    program = compile_views(list(names), given).program
+    _check([name.rpartition("/")[2] for name in names], program, " ".join(names), 400)
+
+
+def _check(views: Sequence[str], program: Program, name: str, length: int) -> None:
     interpreter, generated = InterpreterRuntime(program), GeneratedRuntime(program)
-    at_first, shown = generated.map_sizes(), 0
+    at_first, shown = generated.map_sizes(), set[str]()
     for seed in range(2):
-        if shown:
+        if len(shown) == len(views):
             break
-        for event in events(program, random.Random(f"{name} {seed}"), length_of(name)):
+        for event in events(program, random.Random(f"{name} {seed}"), length):
             for change in event:
                 interpreter.change(*change)
                 generated.change(*change)
-            rows = interpreter.rows(view)
-            shown += bool(rows)
-            wrong = difference(rows, generated.rows(view))
-            assert wrong is None, f"{name} after {event}: {wrong}"
+            for view in views:
+                rows = interpreter.rows(view)
+                shown |= {view} if rows else set()
+                wrong = difference(rows, generated.rows(view))
+                assert wrong is None, f"{view} of {name} after {event}: {wrong}"
         assert generated.map_sizes() == at_first
-    assert shown, f"{name} shows nothing"
+    assert len(shown) == len(views), f"{name}: only {sorted(shown)} show anything"
 
 
 def length_of(name: str) -> int:
@@ -188,6 +200,9 @@ def _row(
 
 
 if __name__ == "__main__":
-    first, parts = map(int, sys.argv[1].split("/"))
-    for shipped in [name for name in shipped_views() if name.startswith("surveillance/")][first::parts]:
-        check_generated(shipped)
+    if sys.argv[1] == "together":
+        check_together(["surveillance/spoofing", "surveillance/layering"])
+    else:
+        first, parts = map(int, sys.argv[1].split("/"))
+        for shipped in [name for name in shipped_views() if name.startswith("surveillance/")][first::parts]:
+            check_generated(shipped)

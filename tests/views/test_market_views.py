@@ -74,3 +74,7 @@ def check(name: str, seed: int) -> int:
 
 def test_generated_code_of_detectors_has_the_rows_of_the_interpreter(part: Callable[[int], str]) -> None:
     run_uncompiled("market_views.py", part(3))
+
+
+def test_generated_code_of_detectors_in_one_program_has_the_rows_of_the_interpreter() -> None:
+    run_uncompiled("market_views.py", "together")
