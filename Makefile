@@ -10,6 +10,9 @@ PYTEST := env -u MAKEFLAGS -u MAKELEVEL -u PYTHONDONTWRITEBYTECODE $(BIN)/python
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps
 MYPY := import gc; gc.set_threshold(5_000_000, 1000, 1000); gc.set_threshold = lambda *_: None; \
 	from mypy.__main__ import console_entry; console_entry()
+# Built without optimising, as pyenv builds them, an interpreter takes a third longer for everything; the system's are not.
+OPTIMISED_BUILD := import ensurepip, sys, sysconfig; built = str(sysconfig.get_config_var("CONFIG_ARGS")); \
+	sys.exit(sys.base_prefix != "/usr" and "--enable-optimizations" not in built)
 STAMP := .venv/.ready
 SELDOM := pip|setuptools|mypyc?|pygments/lexers|fontTools|debugpy|pyspark/(ml|mllib|pandas)
 CONFIG ?= config.toml
@@ -46,7 +49,10 @@ setup: $(STAMP)
 # pip uses one processor, so two of them install half of what is locked each, and all processors compile it: but for
 # packages' own tests, and what is hardly imported, a fourth. A file that is no module, as a template, is left.
 $(STAMP): requirements.lock pyproject.toml
-	@for python in $(PYTHON) python3.11 python3 python3.12 python3.13; do \
+	@found=$$(IFS=:; for folder in $$PATH; do \
+	  [ -z '$(PYTHON)' ] && "$$folder/python3.11" -c '$(OPTIMISED_BUILD)' 2>/dev/null && echo "$$folder/python3.11" && break; \
+	done); \
+	[ "$$found" ] || for python in $(PYTHON) python3.11 python3 python3.12 python3.13; do \
 	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && found=$$python && break; \
 	done; \
 	if [ -z "$$found" ]; then \

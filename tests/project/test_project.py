@@ -1,11 +1,13 @@
 """The project's own files agree with each other."""
 
 import ast
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,33 @@ def test_old_python_is_refused_clearly(project: Path, tmp_path: Path) -> None:
     assert result.returncode != 0
     assert "Python 3.11 or newer is needed" in result.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_setup_takes_a_python_that_was_built_optimised(project: Path, tmp_path: Path) -> None:
+    """The first of those on the path, whichever comes before it; without one, or where one is named, that."""
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(project / name, tmp_path)
+    for name, status in (("plain", 1), ("optimised", 0)):
+        program = tmp_path / name / "python3.11"
+        program.parent.mkdir()
+        cases = f"--version) echo {name};; *CONFIG_ARGS*) exit {status};; *venv*) exit 1;;"
+        program.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n')
+        program.chmod(0o755)
+
+    def taken(*arguments: str, path: Sequence[str]) -> str:
+        environment = {"PATH": os.pathsep.join(str(tmp_path / name) for name in path)}
+        done = subprocess.run(
+            [make, "setup", *arguments], cwd=tmp_path, capture_output=True, text=True, env=environment
+        )
+        assert "cannot make a virtual environment" in done.stderr
+        return done.stdout.removeprefix("setting up .venv with ").strip()
+
+    assert taken(path=("plain", "optimised")) == "optimised"
+    assert taken(path=("plain",)) == "plain"
+    assert taken("PYTHON=plain/python3.11", path=("plain", "optimised")) == "plain"
 
 
 def test_properties_draw_as_many_examples_as_the_profile_says(project: Path) -> None:
