@@ -46,6 +46,7 @@ endif
 
 setup: $(STAMP)
 
+# The pip that comes with Python looks at names of wheels for longer than it installs them, so the locked one comes first.
 # pip uses one processor, so two of them install half of what is locked each, and all processors compile it: but for
 # packages' own tests, and what is hardly imported, a fourth. A file that is no module, as a template, is left.
 $(STAMP): requirements.lock pyproject.toml
@@ -61,6 +62,7 @@ $(STAMP): requirements.lock pyproject.toml
 	echo "setting up .venv with $$("$$found" --version)"; \
 	"$$found" -m venv --clear .venv \
 	  || { echo "$$found cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 1; }; \
+	$(INSTALL) "$$(grep '^pip==' requirements.lock)" && \
 	awk '{ print > (".venv/locked-" NR % 2 ".txt") }' requirements.lock && \
 	{ $(INSTALL) -r .venv/locked-0.txt & $(INSTALL) -r .venv/locked-1.txt; code=$$?; wait $$! && [ $$code = 0 ]; } && \
 	$(INSTALL) --no-build-isolation -e . && \
