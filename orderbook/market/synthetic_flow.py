@@ -136,7 +136,9 @@ def _write(
 @jit()
 def _write_order(flow: Flow, out: Events, n: int, s: int, action: int, slot: int, volume: int) -> int:
     order = flow.orders[s, slot]
-    return _write(flow, out, n, s, action, order.id, order.level, volume, order.side, order.broker_id)
+    # Integers of one size: each function is compiled once.
+    level, side, broker = np.int64(order.level), np.int64(order.side), np.int64(order.broker_id)
+    return _write(flow, out, n, s, action, order.id, level, volume, side, broker)
 
 
 @jit()
@@ -220,7 +222,7 @@ def _draw_level(flow: Flow, random: np.random.Generator, s: int, side: int) -> i
 @jit()
 def _add(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int, side: int) -> int:
     market = flow.markets[s]
-    slot = flow.slots[s, market.live]
+    slot = np.int64(flow.slots[s, market.live])
     order = flow.orders[s, slot]
     order.id = flow.counters[ORDER_ID]
     flow.counters[ORDER_ID] += 1
@@ -235,8 +237,8 @@ def _add(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int, s
 
 
 @jit()
-def _draw_order(flow: Flow, random: np.random.Generator, s: int) -> int:
-    return flow.slots[s, random.integers(0, flow.markets[s].live)]
+def _draw_order(flow: Flow, random: np.random.Generator, s: int) -> np.int64:
+    return np.int64(flow.slots[s, random.integers(0, flow.markets[s].live)])
 
 
 @jit()
@@ -258,7 +260,7 @@ def _draw_deleted(flow: Flow, random: np.random.Generator, s: int) -> int:
 @jit()
 def _delete(flow: Flow, out: Events, n: int, s: int, slot: int) -> int:
     order = flow.orders[s, slot]
-    if _orders_of(flow.markets[s], order.side) <= _FEWEST_ORDERS:
+    if _orders_of(flow.markets[s], np.int64(order.side)) <= _FEWEST_ORDERS:
         return n
     n = _write_order(flow, out, n, s, _DELETE, slot, order.volume)
     _remove(flow, s, slot)
@@ -280,7 +282,9 @@ def _reduce(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int
 def _modify(flow: Flow, random: np.random.Generator, out: Events, n: int, s: int) -> int:
     slot = _draw_order(flow, random, s)
     order = flow.orders[s, slot]
-    level = _draw_level(flow, random, s, order.side) if random.random() < 0.5 else order.level
+    side, level = np.int64(order.side), np.int64(order.level)
+    if random.random() < 0.5:
+        level = _draw_level(flow, random, s, side)
     _dequeue(flow, s, slot)
     order.volume = _draw_volume(random)
     _enqueue(flow, s, slot, level)
