@@ -1,20 +1,16 @@
 """Lowers polynomials over maps to pipelines: joins in order, ranges and cuts where they answer a read.
 
-What the pending factors of a term say of one key of a read is a restriction: bounds, cuts, and what is left.
-Maps that a plan adds to its program are collected on the way: directories of a map's keys, and scratch maps.
+Of what can be evaluated the cheapest factor of a term is taken, until none is left.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 
-from orderbook.engine.plan.ranges import Bounds, cut, null_or_not, solve, unbound
-from orderbook.engine.plan.statistics import Statistics
+from orderbook.engine.plan.ranges import cut, ranked_sum, unbound
+from orderbook.engine.plan.restrictions import Restriction, Scope, restriction
 from orderbook.engine.plan.steps import (
     Aggregate,
-    Cut,
-    Directory,
     Extremum,
     Filter,
     Gather,
@@ -32,15 +28,12 @@ from orderbook.engine.plan.stores import (
     excludes_null,
     is_one_row,
     key_of,
-    key_type,
     layout_of,
     map_of,
     of_null_only,
     reads_of,
 )
 from orderbook.views.calculus import (
-    MIRRORED,
-    ZERO,
     Apply,
     Cmp,
     Const,
@@ -62,183 +55,15 @@ from orderbook.views.calculus import (
     variable_set,
 )
 from orderbook.views.conditions import is_null, not_null
-from orderbook.views.intervals import Types, exact, join, multiply, scalar_type
-from orderbook.views.m3 import MapDeclaration
-from orderbook.views.names import canonical
-from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Relation, Type
+from orderbook.views.intervals import exact, join, multiply, scalar_type
+from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Type
 
 
 @dataclass(slots=True)
-class Derived:
-    """Collects derived maps while a program is lowered.
+class Lowering(Scope):
+    """Lowers a statement or a view's rows; `rows` are the primary keys of the event's rows."""
 
-    `leaders` names for each map the first of those that share its entries, so that they share
-    directories too. `statistics` are what orders of loops are chosen by. `types` and `keys` are of the
-    program's own maps, keys as their stores hold them. `asked` are what directories were asked for of,
-    `scratches` how many scratch maps there are.
-    """
-
-    declared: Mapping[str, MapDeclaration]
-    relations: Mapping[str, Relation]
-    leaders: Mapping[str, str]
-    statistics: Statistics | None = None
-    maps: dict[str, MapDeclaration] = field(default_factory=dict)
-    directories: dict[str, Directory] = field(default_factory=dict)
-    asked: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
-    scratches: int = 0
-    types: Mapping[str, Type] = field(init=False)
-    keys: Mapping[str, tuple[Type, ...]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.types = {name: m.type for name, m in self.declared.items()}
-        self.keys = {name: tuple(map(key_type, m.key_types)) for name, m in self.declared.items()}
-
-    def directory(self, source: str, positions: tuple[int, ...]) -> str:
-        """The name of the map that counts the source's entries by the keys at `positions`."""
-        self.asked.add((source, positions))
-        source = self.leaders.get(source, source)
-        if source in self.maps:
-            raise ValueError(f"{source} is derived itself")
-        name = self._unused("_".join([source, "keys", *map(str, positions)]), of=source)
-        if name not in self.maps:
-            whole = self.declared[source]
-            keys = tuple(whole.keys[p] for p in positions)
-            kinds = tuple(whole.key_types[p] for p in positions)
-            definition = product(MapRef(source, whole.keys))
-            self.maps[name] = MapDeclaration(name, keys, kinds, exact(0, INT64_MAX), definition)
-            self.directories[name] = Directory(name, source, positions)
-        return name
-
-    def scratch(self, kinds: Sequence[Type], value: Type) -> str:
-        """The name of a new map that a statement fills and reads."""
-        self.scratches += 1
-        name = self._unused(f"scratch_{self.scratches}")
-        keys = tuple(Var(f"key_{i}") for i in range(len(kinds)))
-        self.maps[name] = MapDeclaration(name, keys, tuple(kinds), value, ZERO)
-        return name
-
-    def _unused(self, name: str, of: str = "") -> str:
-        while name in self.declared or (name in self.maps and not of):
-            name += "_"
-        return name
-
-
-# Keys that are walked one by one rather than that all groups are asked how many of them they have.
-_FEW = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Restriction:
-    """The factors that depend on a key: bounds and cuts answer `taken`, `lifts` are the sums of cuts.
-
-    `complete` says that there are no others.
-    """
-
-    bounds: Bounds
-    cuts: tuple[Cut, ...]
-    taken: tuple[Factor, ...]
-    lifts: tuple[Lift, ...]
-    complete: bool
-
-    @property
-    def users(self) -> tuple[Factor, ...]:
-        return self.taken + self.lifts
-
-    @property
-    def narrows(self) -> bool:
-        return bool(self.bounds.high) or any(isinstance(f, Cmp) for f in self.taken)
-
-    @property
-    def takes_few(self) -> bool:
-        """Whether few keys lie before a cut: no entry weighs less than 1."""
-        ends = [c.limit.value for c in self.cuts if c.leading and isinstance(c.limit, Const)]
-        return any(isinstance(end, int) and end <= _FEW for end in ends)
-
-    @property
-    def is_window(self) -> bool:
-        return bool(self.bounds.low and self.bounds.high)
-
-    def range(self, position: int) -> Range:
-        return Range(position, self.bounds.low, self.bounds.high, self.cuts)
-
-
-def restriction(
-    lowering: "Lowering",
-    pending: Sequence[Factor],
-    read: Factor,
-    variable: Var,
-    known: frozenset[Var],
-    binders: frozenset[Var],
-) -> Restriction:
-    """What `pending` says of a key of `read`, if `known` variables were known.
-
-    binders: all that the term of `pending` binds, known yet or not.
-    """
-    lifts = {f.var: f for f in pending if isinstance(f, Lift)}
-    types = _types_with(lowering, lifts)
-    users = [f for f in pending if f is not read and _uses(f, variable, lifts)]
-    bounds, cuts, taken = Bounds(), [], []
-    for factor in users:
-        if isinstance(factor, Lift):
-            continue
-        solved = null_or_not(factor, variable)
-        if isinstance(factor, Cmp) and variable_set(factor) - {variable} <= known:
-            solved = solve(factor, variable, types)
-        if solved is not None:
-            bounds += solved
-            taken.append(factor)
-        elif isinstance(factor, Cmp) and variable_set(factor) <= known | lifts.keys():
-            # What equals a running sum lies between two ends of its order.
-            ends = [replace(factor, op=op) for op in ("<=", ">=")] if factor.op == "=" else [factor]
-            found = [
-                cut(e, variable, lifts, known, binders, types, lowering.maps, lowering.keys) for e in ends
-            ]
-            if None not in found:
-                cuts += [c for c in found if c is not None]
-                taken.append(factor)
-    summed = [lifts[v] for c in cuts for v, _ in c.sums]
-    left = [f for f in users if not any(f is t for t in (*taken, *summed))]
-    return Restriction(bounds, tuple(cuts), tuple(taken), tuple(dict.fromkeys(summed)), not left)
-
-
-def _uses(factor: Factor, variable: Var, lifts: Mapping[Var, Lift]) -> bool:
-    """Whether the factor depends on the variable, itself or through a pending lift."""
-    used = variable_set(factor)
-    return variable in used or any(v in lifts and variable in variable_set(lifts[v]) for v in used)
-
-
-def _types_with(lowering: "Lowering", lifts: Mapping[Var, Lift]) -> Mapping[Var, Type]:
-    """Types with those of pending lifts, taken from the map each of them sums."""
-    types = Types(lowering.types)
-    for variable, lift in lifts.items():
-        total = exact(0, 0)
-        for term in lift.body.terms:
-            for read in (f for f in term if isinstance(f, MapRef)):
-                lowering.type_keys(read)
-                total = lowering.maps[read.name]
-        types.setdefault(variable, total)
-    return types
-
-
-@dataclass(slots=True)
-class Lowering:
-    """Lowers a statement or a view's rows.
-
-    `types` has the type of every variable seen so far; `rows` are the primary keys of the event's rows.
-    """
-
-    derived: Derived
-    types: dict[Var, Type]
     rows: tuple[frozenset[Var], ...] = ()
-    _numbers: "count[int]" = field(default_factory=count)
-
-    @property
-    def maps(self) -> Mapping[str, Type]:
-        return self.derived.types
-
-    @property
-    def keys(self) -> Mapping[str, tuple[Type, ...]]:
-        return self.derived.keys
 
     def poly(
         self, poly: Poly, known: frozenset[Var], live: frozenset[Var], gathering: bool = False
@@ -324,11 +149,6 @@ class Lowering:
                 cuts += len(restriction(self, term, read, variable, known_then, binders).cuts)
         return cuts
 
-    def value_variable(self, kind: Type) -> Var:
-        variable = Var(f"$value_{next(self._numbers)}")
-        self.types[variable] = kind
-        return variable
-
     def type_of(self, pipelines: tuple[Pipeline, ...]) -> Type:
         """The type of the sum of pipelines; a sum over a map's entries is within the map's own type."""
         total: Type | None = None
@@ -345,11 +165,6 @@ class Lowering:
         if total is None:
             return exact(0, 0)
         return total if total.kind is Kind.DOUBLE else exact(min(total.low, 0), max(total.high, 0))
-
-    def type_keys(self, read: MapRef) -> None:
-        for key, kind in zip(read.keys, self.keys[read.name], strict=True):
-            if isinstance(key, Var):
-                self.types.setdefault(key, kind)
 
 
 # How a read could go on, and its rank: the least is taken.
@@ -487,7 +302,7 @@ class _Term:
 
     def _extreme(self, factor: Extreme) -> Var:
         """A new variable for the extreme key, an end of the body's one map or of a scratch map."""
-        own = Var(f"{factor.value.name} of {next(self.lowering._numbers)}")
+        own = Var(f"{factor.value.name} of {next(self.lowering.numbers)}")
         body = substitute(factor.body, {factor.value: own})
         step = (
             self._end_of_tree(body, own, factor.greatest)
@@ -523,7 +338,7 @@ class _Term:
 
         So a quantile of the rows between two ends takes them into one scratch map, and a cut of that.
         """
-        ranked = _ranked(body, own)
+        ranked = ranked_sum(body, own)
         if ranked is None:
             return None
         rows, count, at, condition = ranked
@@ -756,52 +571,6 @@ class _Term:
         scratch = self.lowering.derived.scratch(kinds, self.lowering.type_of(pipelines))
         self.steps.append(Gather(scratch, free, pipelines))
         self._append_loop(scratch, free, None)
-
-
-def _ranked(body: Poly, own: Var) -> tuple[Poly, Var, Cmp, Cmp] | None:
-    """A sum whose terms all say alike how much of the sum lies up to `own`: that sum, and what they say.
-
-    That is the variable of what lies up to it, what that means, and the condition.
-    """
-    rows, said = [], set()
-    for term in body.terms:
-        lifts = [f for f in term if isinstance(f, Lift)]
-        if len(lifts) != 1:
-            return None
-        lift = lifts[0]
-        conditions = [f for f in term if isinstance(f, Cmp) and lift.var in variable_set(f)]
-        rest = tuple(f for f in term if f is not lift and f not in conditions)
-        if len(conditions) != 1 or lift.var in variable_set(rest) or own in variable_set(conditions[0]):
-            return None
-        counted = _up_to(lift.body, own)
-        if counted is None:
-            return None
-        rows.append(rest)
-        said.add((lift.var, counted, conditions[0]))
-    if len({(var, at, condition) for var, (_, at), condition in said}) != 1:
-        return None
-    (var, (_, at), condition), *_ = said
-    whole = Poly(tuple(rows))
-    shared = {v for _, (counted, _), _ in said for v in variable_set(counted)} & variable_set(whole)
-    keys = (own, *sorted(shared - {own}, key=lambda v: v.name))
-    forms = {canonical(keys, p) for p in (whole, *(counted for _, (counted, _), _ in said))}
-    return (whole, var, at, condition) if len(forms) == 1 else None
-
-
-def _up_to(body: Poly, own: Var) -> tuple[Poly, Cmp] | None:
-    """The sum of which a body has what lies up to `own`, by that, and the comparison that says up to."""
-    terms, said = [], set()
-    for term in body.terms:
-        compared = [f for f in term if isinstance(f, Cmp) and own in (f.left, f.right)]
-        if len(compared) != 1 or own in variable_set(tuple(f for f in term if f is not compared[0])):
-            return None
-        (at,) = compared
-        key = at.right if at.left == own else at.left
-        if at.op not in ("<=", ">=") or not isinstance(key, Var):
-            return None
-        terms.append(substitute(Poly((tuple(f for f in term if f is not at),)), {key: own}).terms[0])
-        said.add(Cmp(at.op if at.right == own else MIRRORED[at.op], Var("$key"), own))
-    return (Poly(tuple(terms)), said.pop()) if len(said) == 1 else None
 
 
 def _in_one_word(scalar: Scalar) -> Scalar:

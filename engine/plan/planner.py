@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar, cast
 
 from orderbook.core.recent import Recent
-from orderbook.engine.plan.lower import Derived, Lowering
+from orderbook.engine.plan.lower import Lowering
 from orderbook.engine.plan.projections import projections
+from orderbook.engine.plan.restrictions import Derived
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import (
     Gather,

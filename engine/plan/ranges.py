@@ -18,15 +18,18 @@ from orderbook.views.calculus import (
     Factor,
     Lift,
     MapRef,
+    Poly,
     Scalar,
     Val,
     Var,
     scalar_variables,
+    substitute,
     substitute_scalar,
     variable_set,
 )
 from orderbook.views.conditions import NULL, linear_form
 from orderbook.views.intervals import scalar_type
+from orderbook.views.names import canonical
 from orderbook.views.types import INT64_MAX, Type
 
 
@@ -372,3 +375,49 @@ def _running_sum(
     if bound == word:
         return read.name, prefix, position, descending, True
     return (read.name, prefix, position, descending, False) if bound == strict else None
+
+
+def ranked_sum(body: Poly, own: Var) -> tuple[Poly, Var, Cmp, Cmp] | None:
+    """A sum whose terms all say alike how much of the sum lies up to `own`: that sum, and what they say.
+
+    That is the variable of what lies up to it, what that means, and the condition.
+    """
+    rows, said = [], set()
+    for term in body.terms:
+        lifts = [f for f in term if isinstance(f, Lift)]
+        if len(lifts) != 1:
+            return None
+        lift = lifts[0]
+        conditions = [f for f in term if isinstance(f, Cmp) and lift.var in variable_set(f)]
+        rest = tuple(f for f in term if f is not lift and f not in conditions)
+        if len(conditions) != 1 or lift.var in variable_set(rest) or own in variable_set(conditions[0]):
+            return None
+        counted = _up_to(lift.body, own)
+        if counted is None:
+            return None
+        rows.append(rest)
+        said.add((lift.var, counted, conditions[0]))
+    if len({(var, at, condition) for var, (_, at), condition in said}) != 1:
+        return None
+    (var, (_, at), condition), *_ = said
+    whole = Poly(tuple(rows))
+    shared = {v for _, (counted, _), _ in said for v in variable_set(counted)} & variable_set(whole)
+    keys = (own, *sorted(shared - {own}, key=lambda v: v.name))
+    forms = {canonical(keys, p) for p in (whole, *(counted for _, (counted, _), _ in said))}
+    return (whole, var, at, condition) if len(forms) == 1 else None
+
+
+def _up_to(body: Poly, own: Var) -> tuple[Poly, Cmp] | None:
+    """The sum of which a body has what lies up to `own`, by that, and the comparison that says up to."""
+    terms, said = [], set()
+    for term in body.terms:
+        compared = [f for f in term if isinstance(f, Cmp) and own in (f.left, f.right)]
+        if len(compared) != 1 or own in variable_set(tuple(f for f in term if f is not compared[0])):
+            return None
+        (at,) = compared
+        key = at.right if at.left == own else at.left
+        if at.op not in ("<=", ">=") or not isinstance(key, Var):
+            return None
+        terms.append(substitute(Poly((tuple(f for f in term if f is not at),)), {key: own}).terms[0])
+        said.add(Cmp(at.op if at.right == own else MIRRORED[at.op], Var("$key"), own))
+    return (Poly(tuple(terms)), said.pop()) if len(said) == 1 else None
