@@ -42,8 +42,8 @@ from orderbook.engine.maps.store_layout import (
 SCALE_IMPORTS = (
     "from orderbook.engine.maps.scales import INVERSE, REST, load_scaled, quotient, tree_begin, tree_fit"
 )
-# Of a store with sums, of which every change adds to a node on each level, and of one without.
-FAN_OUT, UNSUMMED_FAN_OUT = 16, 32
+# Places in a node: most trees of a store of many prefixes have a few entries, in one leaf.
+FAN_OUT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +119,10 @@ class NodeColumn:
         return f"{target} -= {value}"
 
 
-def fan_out_of(summed: bool) -> int:
-    """Places in a node of a store with sums, or without."""
-    return FAN_OUT if summed else UNSUMMED_FAN_OUT
-
-
 def node_columns(layout: str, fan_out: int, summed: bool = True) -> tuple[tuple[NodeColumn, ...], int]:
     """Where the columns of a node are, and where its children are."""
-    room = fan_out + GAP_ROOM
-    at, result, wide = KEYS + fan_out + GAP_ROOM - 1, [], 0
+    room, gaps = fan_out + (GAP_ROOM if summed else 1), GAP_ROOM - 1 if summed else 0
+    at, result, wide = KEYS + fan_out + gaps, [], 0
     for column in columns(layout):
         scale: tuple[int, ...] = ()
         if column.kind in "wW":
@@ -136,7 +131,7 @@ def node_columns(layout: str, fan_out: int, summed: bool = True) -> tuple[tuple[
             wide += 1
         result.append(NodeColumn(column, at, room, summed, *scale))
         at += room * (1 if column.kind == "i" else 2)
-    return tuple(result), at - GAP_ROOM + 1
+    return tuple(result), at - gaps
 
 
 def _raise(c: NodeColumn, fan_out: int, node: str = "leaf", shift: int = 0) -> str:

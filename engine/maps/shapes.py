@@ -10,7 +10,7 @@ from types import ModuleType
 from orderbook.core.generated_code import publish_text
 from orderbook.engine.maps.dense import Domain, dense_source
 from orderbook.engine.maps.hashed import hashed_source
-from orderbook.engine.maps.ordered import fan_out_of, ordered_source
+from orderbook.engine.maps.ordered import FAN_OUT, ordered_source
 
 
 @cache
@@ -29,7 +29,7 @@ def hashed(key_words: int, layout: str, slices: tuple[tuple[int, ...], ...] = ()
 
 
 @cache
-def ordered(prefix_words: int, layout: str, fan_out: int | None = None, summed: bool = True) -> ModuleType:
+def ordered(prefix_words: int, layout: str, fan_out: int = FAN_OUT, summed: bool = True) -> ModuleType:
     """A map from `prefix_words` int64 words and one ordered int64 key to values, with partial sums.
 
     create() -> H; destroy(H); clear(H); add(H, p0.., key, d0..); assign(H, p0.., key, v0..);
@@ -44,7 +44,6 @@ def ordered(prefix_words: int, layout: str, fan_out: int | None = None, summed: 
     `summed` it has no total, range_sum and around. Raises ValueError for a bad layout, which is of `i` alone
     where it is not summed.
     """
-    fan_out = fan_out_of(summed) if fan_out is None else fan_out
     if prefix_words < 0 or fan_out < 8 or fan_out & (fan_out - 1):
         raise ValueError(f"{prefix_words} prefix words, fan-out {fan_out}: want >= 0 and a power of two >= 8")
     if not summed and set(layout) != {"i"}:

@@ -61,9 +61,21 @@ from orderbook.engine.maps.wide_numbers import load_apart, store_apart, sum_doub
 
 
 @jit()
+def is_plain(H):
+    """Whether no sums are kept, in any column."""
+    return load(H, COLUMN_KINDS) == PLAIN
+
+
+@jit()
 def first_column(H):
-    """The word of gap 0 of the first column."""
-    return KEYS + load(H, FAN_OUT) + GAP_ROOM - 1
+    """The word of gap 0 of the first column, or of the value of place 0 where no sums are kept."""
+    return KEYS + load(H, FAN_OUT) + (0 if is_plain(H) else GAP_ROOM - 1)
+
+
+@jit()
+def column_room(H):
+    """Words of an array of a column: one of values alone has a place more, into which the last is shifted."""
+    return load(H, FAN_OUT) + (1 if is_plain(H) else GAP_ROOM)
 
 
 @jit()
@@ -78,7 +90,7 @@ def columns_end(H):
     fan_out = load(H, FAN_OUT)
     end = KEYS + fan_out
     for column in range(load(H, COLUMNS)):
-        end += (fan_out + GAP_ROOM) * words_of(load(H, COLUMN_KINDS + column))
+        end += column_room(H) * words_of(load(H, COLUMN_KINDS + column))
     return end
 
 
@@ -116,7 +128,7 @@ def give_scales(H, node, record):
         if kind == WIDE:
             store(node, scale_word(at, offset), load(record, at))
             at += SCALE_WORDS
-        offset += (load(H, FAN_OUT) + GAP_ROOM) * words_of(kind)
+        offset += column_room(H) * words_of(kind)
 
 
 @jit()
@@ -152,7 +164,7 @@ def refresh_child(H, parent, position, child):
             high, low = fold(child + 8 * offset, fan_out + GAP_ROOM, 0, load(child, COUNT))
             store_double(parent, offset + position, high)
             store_double(parent, offset + fan_out + GAP_ROOM + position, low)
-        offset += (fan_out + GAP_ROOM) * words_of(kind)
+        offset += column_room(H) * words_of(kind)
 
 
 @jit()
@@ -170,7 +182,7 @@ def open_place(H, node, position, key):
             move(node, offset + position + 1, offset + position, fan_out - position)
             if kind == DOUBLE:
                 store(node, offset + position, 0)
-            offset += fan_out + GAP_ROOM
+            offset += column_room(H)
     children = columns_end(H)
     move(node, children + position + 1, children + position, count - position)
 
@@ -190,7 +202,7 @@ def close_place(H, node, position, inner):
             move(node, offset + position, offset + position + 1, fan_out - position)
             if kind == DOUBLE:
                 store(node, offset + fan_out, 0)
-            offset += fan_out + GAP_ROOM
+            offset += column_room(H)
     if inner:
         children = columns_end(H)
         move(node, children + position, children + position + 1, count - position)
@@ -229,8 +241,8 @@ def move_upper(H, node, right, half, inner):
                 for i in range(moved):
                     store(right, start + i, load(node, start + half + i))
                     store(node, start + half + i, 0)
-                start += fan_out + GAP_ROOM
-        offset += (fan_out + GAP_ROOM) * words_of(kind)
+                start += column_room(H)
+        offset += column_room(H) * words_of(kind)
     if inner:
         children = columns_end(H)
         for i in range(moved):
@@ -266,7 +278,7 @@ def split_child(H, record, parent, position, kept, inner):
             total = load_apart(child, offset + fan_out, distance)
             wide_gap = load_apart(parent, offset + position, distance) + total
             store_apart(parent, offset + position + 1, distance, wide_gap)
-        offset += (fan_out + GAP_ROOM) * words_of(kind)
+        offset += column_room(H) * words_of(kind)
     refresh_child(H, parent, position, child)
     refresh_child(H, parent, position + 1, right)
 
@@ -287,7 +299,7 @@ def grow_root(H, record):
             if kind == INTEGER or kind == WIDE:
                 for i in range(1, fan_out + 1):
                     store(root, offset + i, load(child, offset + fan_out))
-            offset += fan_out + GAP_ROOM
+            offset += column_room(H)
     store(root, columns_end(H), child)
     refresh_child(H, root, 0, child)
     store(record, 0, root)
@@ -355,8 +367,8 @@ def merge(H, left, right, bound, level):
             for _ in range(words_of(kind)):
                 for i in range(right_count):
                     store(left, start + left_count + i, load(right, start + i))
-                start += fan_out + GAP_ROOM
-        offset += (fan_out + GAP_ROOM) * words_of(kind)
+                start += column_room(H)
+        offset += column_room(H) * words_of(kind)
     if level > 0:
         children = columns_end(H)
         for i in range(right_count):
@@ -411,9 +423,9 @@ def tree_open(H, fan_out, columns):
     store(H, COLUMN_KINDS + load(H, COLUMNS), 0)
     store(H, COLUMN_KINDS + load(H, COLUMNS) + 1, 0)
     words = columns_end(H)
-    # Closing a place loads one word past the last column.
-    pool_open(H + 8 * LEAF_POOL, block_words(words + 8))
-    pool_open(H + 8 * INNER_POOL, block_words(words + fan_out))
+    # Closing a place loads one word past the last column; nodes are lines of the cache.
+    pool_open(H + 8 * LEAF_POOL, block_words((words + 8) & -8))
+    pool_open(H + 8 * INNER_POOL, block_words((words + fan_out + 7) & -8))
     return 0
 
 

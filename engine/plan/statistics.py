@@ -20,7 +20,7 @@ from pathlib import Path
 from orderbook.core.errors import SourceError
 from orderbook.core.files import replace_file
 from orderbook.engine.maps.dense import block_words
-from orderbook.engine.maps.ordered import fan_out_of, node_columns
+from orderbook.engine.maps.ordered import FAN_OUT, node_columns
 from orderbook.engine.maps.store_layout import (
     COLUMN_KINDS,
     FULL_LOG,
@@ -257,10 +257,9 @@ def _hashed(words: int, entries: int) -> int:
 
 def _trees(store: Store, entries: int, trees: int) -> int:
     """Bytes of the nodes of so many trees: half full, and at least one leaf each."""
-    fan_out = fan_out_of(store.summed)
-    leaf = node_columns(store.layout, fan_out, store.summed)[1]
-    leaves = 2 * ceil(entries / fan_out) + trees
-    return _pool(leaf + 8, leaves) + _pool(leaf + fan_out, 2 * ceil(leaves / fan_out) if entries else 0)
+    leaf = node_columns(store.layout, FAN_OUT, store.summed)[1]
+    leaves = 2 * ceil(entries / FAN_OUT) + trees
+    return _pool(leaf + 8, leaves) + _pool(leaf + FAN_OUT, 2 * ceil(leaves / FAN_OUT) if entries else 0)
 
 
 def _pool(words: int, blocks: int) -> int:
