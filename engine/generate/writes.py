@@ -370,9 +370,10 @@ class Writes:
         else:
             call = f"{entry} = {self.emitter.call(store, f'{function}_at', entry, *keys, *values)}"
         given = [codes[name] for name in store.maps if name in codes]
-        if function == "add" and len(given) == 1 and _is_sum(given[0]):
+        if function == "add" and all(map(_is_sum, given)):
             # What is counted by conditions is most often 0.
-            with self.emitter.writer.block(f"if {given[0].text} != 0:"):
+            changed = " or ".join(f"{code.text} != 0" for code in given)
+            with self.emitter.writer.block(f"if {changed}:"):
                 self.emitter.writer.line(call)
         else:
             self.emitter.writer.line(call)

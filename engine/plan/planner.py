@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar, cast
 
 from orderbook.core.recent import Recent
+from orderbook.engine.plan.computed_keys import with_computed_keys
 from orderbook.engine.plan.lower import Lowering
 from orderbook.engine.plan.projections import projections
 from orderbook.engine.plan.restrictions import Derived
@@ -162,6 +163,7 @@ def plan(program: Program, statistics: Statistics | None = None) -> Plan:
 
     A map that is walked to a cut has entries of its own where those that it would share are more.
     """
+    program = with_computed_keys(program)
     groups = sharing(program)
     found = _plan(program, groups, statistics)
     apart = fewer_apart(program, groups, found.walked_to_a_cut)
