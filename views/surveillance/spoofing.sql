@@ -2,7 +2,7 @@
 -- executed: a row for each of them; of venues that tell orders.
 -- Source: Dodd-Frank Act, section 747 (bidding or offering with the intent to cancel before execution); ESMA, MAR guidance,
 -- and Commission Delegated Regulation (EU) 2016/522, annex II.
--- Cost: O(slice), 114 ns an event.
+-- Cost: O(slice), 145 ns an event.
 CREATE PARAMETER spoof_value DEFAULT 100000; -- price times volume of an order, at least
 CREATE PARAMETER spoof_share DEFAULT 0.5; -- of the volume of its level that an order is, at least
 CREATE PARAMETER spoof_ratio DEFAULT 4; -- its volume for each unit executed of the other side meanwhile, at least
@@ -18,12 +18,12 @@ WHERE action = 'cancel' AND reason = 'order' AND id <> 0 AND remaining = 0 AND p
     OR (side = 'ask' AND (price - ask) * 10000 <= :spoof_bps * ask));
 
 CREATE VIEW spoof_executed AS
-SELECT s.venue, s.symbol, s.number, SUM(e.volume) AS executed
-FROM spoof_orders s JOIN executions_by_side e
-  ON e.venue = s.venue AND e.symbol = s.symbol AND e.side = s.other_side AND e.ts >= s.placed_at AND e.ts <= s.cancelled_at
-GROUP BY s.venue, s.symbol, s.number;
+SELECT s.venue, s.symbol, s.number, s.id, s.side, s.broker_id, s.price, s.volume, s.placed_at, s.cancelled_at,
+       (SELECT SUM(e.volume) FROM executions_by_side e
+        WHERE e.venue = s.venue AND e.symbol = s.symbol AND e.side = s.other_side AND e.ts >= s.placed_at
+          AND e.ts <= s.cancelled_at) AS executed
+FROM spoof_orders s;
 
 CREATE VIEW spoofing AS
-SELECT s.venue, s.symbol, s.number, s.id, s.side, s.broker_id, s.price, s.volume, s.placed_at, s.cancelled_at, e.executed
-FROM spoof_orders s JOIN spoof_executed e ON e.venue = s.venue AND e.symbol = s.symbol AND e.number = s.number
-WHERE e.executed * :spoof_ratio <= s.volume;
+SELECT venue, symbol, number, id, side, broker_id, price, volume, placed_at, cancelled_at, executed
+FROM spoof_executed WHERE executed * :spoof_ratio <= volume;
