@@ -25,8 +25,9 @@ from orderbook.views.calculus import (
     scalar_variables,
 )
 
-# A disjunction of more disjoint terms is evaluated row by row, since each would read maps of its own.
-MOST_TERMS = 8
+# A disjunction of more disjoint terms is evaluated row by row, since each would read maps of its own; and the
+# terms that several of them come to.
+MOST_TERMS, MOST_PRODUCTS = 8, 64
 TRUE = Const(1)
 FALSE = Const(0)
 # NULL as a key of its own: groups of NULL, never equal in a comparison.
@@ -117,8 +118,10 @@ def truth(scalar: Scalar) -> Scalar:
     return scalar if is_condition(scalar) else comparison("<>", scalar, Const(0))
 
 
-def condition_poly(condition: Scalar) -> Poly:
+def condition_poly(condition: Scalar, by_row: bool = False) -> Poly:
     """The polynomial that is 1 where the condition holds.
+
+    by_row: rows are looked at one by one, so that a disjunction stays one factor.
 
     A disjunction becomes a sum of disjoint terms, `a + (not a) * b`, so that each comparison can be
     answered by an index; where one of them cannot, where it concerns the columns of one source only, or
@@ -129,7 +132,14 @@ def condition_poly(condition: Scalar) -> Poly:
         case Const(value):
             return ONE if value else ZERO
         case Apply("and", (left, right)):
-            return condition_poly(left) * condition_poly(right)
+            first, second = condition_poly(left, by_row), condition_poly(right, by_row)
+            if len(first.terms) * len(second.terms) <= MOST_PRODUCTS:
+                return first * second
+            if len(first.terms) > len(second.terms):
+                return condition_poly(left, by_row=True) * second
+            return first * condition_poly(right, by_row=True)
+        case Apply("or") if by_row:
+            return product(Val(condition))
         case Apply("or", (left, right)) if not _of_one_source(condition) and _is_looked_up(condition):
             disjoint = _disjunction(left, right)
             return product(Val(condition)) if disjoint is None else disjoint

@@ -276,6 +276,8 @@ ORDERED = (
     "error",
     "range_first",
     "range_next",
+    "range_last",
+    "range_previous",
     "key_at",
     "lowest",
     "highest",

@@ -16,6 +16,7 @@ from orderbook.engine.plan.steps import (
     Cut,
     Extremum,
     Filter,
+    FirstKey,
     Gather,
     Lookup,
     Loop,
@@ -26,7 +27,8 @@ from orderbook.engine.plan.steps import (
 )
 from orderbook.engine.plan.stores import layout_of
 from orderbook.views.calculus import Apply, Scalar, Var, scalar_variables
-from orderbook.views.types import Type
+from orderbook.views.intervals import exact
+from orderbook.views.types import INT64_MAX, Type
 
 Sink = Callable[[Code, Names], None]
 Types = Mapping[Var, Type]
@@ -124,7 +126,7 @@ def _add(emitter: Emitter, total: str, layout: str, value: Code, names: Names) -
 
 
 def _straight(pipeline: Pipeline) -> bool:
-    return not any(isinstance(s, Filter | Loop | Extremum) for s in pipeline.steps)
+    return not any(isinstance(s, Filter | Loop | Extremum | FirstKey) for s in pipeline.steps)
 
 
 def _chosen(pipeline: Pipeline) -> bool:
@@ -207,6 +209,9 @@ def _advance(emitter: Emitter, thread: Thread) -> str | None:
             case Extremum():
                 found, names[step.value] = extremum(emitter, step, names)
                 return found
+            case FirstKey():
+                found, names[step.value] = _first_key(emitter, step, thread)
+                return found
             case Lookup():
                 names[step.value] = lookup(emitter, step, names)
             case RangeSum():
@@ -234,6 +239,35 @@ def _gather(emitter: Emitter, step: Gather, thread: Thread) -> None:
             emitter.writer.line(emitter.call(store, "add", *words))
 
     run(emitter, threads(step.pipelines, thread.names, thread.types, add))
+
+
+def _first_key(emitter: Emitter, step: FirstKey, thread: Thread) -> tuple[str, Code]:
+    """The condition that there is such a key, and the key."""
+    store, names, writer = emitter.tree(step.map, step.range.position), dict(thread.names), emitter.writer
+    for pipeline in step.pipelines:
+        _hoist(emitter, pipeline.steps, names)
+    prefix = prefix_words(emitter, store, step.keys, names)
+    low, high, inside = ends(emitter, step.range, names)
+    near, far, way = (high, low, "range_last") if step.greatest else (low, high, "range_first")
+    onward = "range_previous" if step.greatest else "range_next"
+    leaf, place, word, found = (writer.fresh(n) for n in ("leaf", "place", "word", "found"))
+    writer.line(f"{word} = 0")
+    writer.line(f"{found} = False")
+    writer.line(f"{leaf}, {place} = {emitter.call(store, way, *prefix, near)}")
+    if inside:
+        writer.line(f"{leaf} = {leaf} if {inside} else 0")
+    at, op = f"({leaf}, {place})", ">=" if step.greatest else "<="
+    kind = store.key_types[step.range.position]
+    with writer.block(f"while {leaf} != 0 and {store.name}_key_at{at} {op} {far}:"):
+        writer.line(f"{word} = {tree_word(f'{store.name}_key_at{at}', store)}")
+        code = key_code(word, kind)
+        names[step.value] = Code(writer.once("key", code.text), code.type)
+        total = sum_of(emitter, Sum(step.pipelines, exact(0, INT64_MAX), thread.types), names)
+        with writer.block(f"if {total.text} != 0:"):
+            writer.line(f"{found} = True")
+            writer.line("break")
+        writer.line(f"{leaf}, {place} = {store.name}_{onward}{at}")
+    return found, key_code(word, kind)
 
 
 def _loop_text(emitter: Emitter, step: Loop, names: Names) -> str:
@@ -336,7 +370,7 @@ def _hoist(emitter: Emitter, steps: Iterable[Step], names: Names) -> None:
     """Computes reads, and limits of cuts, that depend on nothing that the steps before them bind."""
     for step in steps:
         match step:
-            case Aggregate(_, pipelines) | Gather(_, _, pipelines):
+            case Aggregate(_, pipelines) | Gather(_, _, pipelines) | FirstKey(pipelines=pipelines):
                 for pipeline in pipelines:
                     _hoist(emitter, pipeline.steps, names)
             case Lookup() if _known(step.keys, names):

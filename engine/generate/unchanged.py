@@ -20,6 +20,7 @@ from orderbook.engine.plan.steps import (
     Aggregate,
     Extremum,
     Filter,
+    FirstKey,
     Gather,
     Lookup,
     Loop,
@@ -143,7 +144,7 @@ def _nothing_of_nothing(pipeline: Pipeline) -> bool:
     nothing = set()
     for step in pipeline.steps:
         match step:
-            case Loop() | Extremum():
+            case Loop() | Extremum() | FirstKey():
                 return True
             case Lookup(value) | RangeSum(value):
                 nothing.add(value)

@@ -6,7 +6,6 @@ follows from maps that the event has not changed is left as it is (unchanged.py)
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
@@ -93,24 +92,43 @@ class Writes:
                         if condition is not ALWAYS:
                             block.enter_context(self.emitter.writer.block(f"if {_holds(condition)}:"))
                     wanted = [Sum(s.pipelines, self.emitter.map_type(s.target), s.types) for s in some]
-                    values = sums_of(self.emitter, wanted, self.names)
+                    values: Sequence[Code | None] = sums_of(self.emitter, wanted, self.names)
                     if condition is ALWAYS:
-                        self._loops(several)
+                        values = self._with_loops(some, values, several)
                     here = [
                         (statement, self._added_up(statement, code, deferred.get(statement.target) == number))
                         for statement, code in zip(some, values, strict=True)
+                        if code is not None
                     ]
                     self._write([(s, c) for s, c in here if c is not None], condition)
         for (view, keys), condition in self.touched.items():
             self._emit_touch(view, keys, condition)
 
-    def _loops(self, several: Sequence[StatementPlan]) -> None:
-        """Writes the statements of a level that loop."""
+    def _with_loops(
+        self, single: Sequence[StatementPlan], values: Sequence[Code | None], several: Sequence[StatementPlan]
+    ) -> list[Code | None]:
+        """Writes the statements of a level that loop; the values of others that are still to be written.
+
+        What is added to counts of doubles comes before what loops take away: the count of a row that stays
+        would be 0 in between, and its sum be dropped.
+        """
         again = self.emitter.again
-        for together in self._fusable([s for s in several if id(s) not in again]):
-            self._loop_writes(together)
-        for statement in (s for s in several if id(s) in again):
-            self._call_again(statement)
+        left: list[Code | None] = list(values)
+        for together in (
+            *self._fusable([s for s in several if id(s) not in again]),
+            *([s] for s in several if id(s) in again),
+        ):
+            written = {s.target for s in together}
+            for place, (statement, code) in enumerate(zip(single, left, strict=True)):
+                counts = statement.rises and self.plan.counted_by(statement.target)
+                if counts and code is not None and statement.op == "+=" and statement.target in written:
+                    self._write([(statement, code)])
+                    left[place] = None
+            if id(together[0]) in again:
+                self._call_again(together[0])
+            else:
+                self._loop_writes(together)
+        return left
 
     def _call_again(self, statement: StatementPlan) -> None:
         """Calls the function of a statement that is written once for all triggers."""
@@ -401,10 +419,12 @@ class Writes:
     def _loop_writes(self, statements: Sequence[StatementPlan]) -> None:
         """Writes at every key that the loops of statements bind; loops they share are walked once."""
         emitter, running = self.emitter, list[Thread]()
-        written = Counter(s.target for s in statements for _ in s.pipelines)
+        written = {s.target for s in statements}
         counts = {name: self.plan.map(name).count for name in written}
-        # A count that is written twice may be 0 in between, when what it counts is not yet to be dropped.
-        self._settled = {name for name, count in counts.items() if count is not None and written[count] > 1}
+        # A count that rises after it has fallen may be 0 in between, when what it counts stays.
+        rising = {s.target for s in statements if s.rises or len(s.pipelines) > 1}
+        both = rising & {s.target for s in statements if not s.rises}
+        self._settled = {name for name, count in counts.items() if count in both}
         for statement in statements:
             # Doubles are written where their count is not 0.
             count = counts[statement.target] or ""

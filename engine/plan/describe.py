@@ -11,6 +11,7 @@ from orderbook.engine.plan.steps import (
     Cut,
     Extremum,
     Filter,
+    FirstKey,
     Gather,
     Lookup,
     Loop,
@@ -206,6 +207,8 @@ def _step_cost(plan: Plan, step: Step) -> Cost:
             return max(_worst(plan, pipelines), Cost.LOGARITHMIC)
         case RangeSum() | Extremum():
             return Cost.LOGARITHMIC
+        case FirstKey(pipelines=pipelines):
+            return max(_worst(plan, pipelines), Cost.ROWS)
         case Loop():
             return _loop_cost(plan, step)
     raise TypeError(step)
@@ -289,7 +292,7 @@ def _pipeline_lines(plan: Plan, pipelines: Iterable[Pipeline], indent: str) -> l
         inner = indent
         for step in pipeline.steps:
             lines += _step_lines(plan, step, inner)
-            if isinstance(step, Loop | Filter | Extremum):
+            if isinstance(step, Loop | Filter | Extremum | FirstKey):
                 inner += "  "
         lines.append(inner + "add " + (" * ".join(scalar_text(v) for v in pipeline.values) or "1"))
     return lines
@@ -315,6 +318,13 @@ def _step_lines(plan: Plan, step: Step, indent: str) -> list[str]:
             which = "last" if step.greatest else "first"
             read = f"{step.map}[{_keys(step.keys)}]{_range_text(step.keys, step.range)}"
             return [f"{indent}with {step.value.name} = {which} key of {read}"]
+        case FirstKey():
+            which = "last" if step.greatest else "first"
+            read = f"{step.map}[{_keys(step.keys)}]{_range_text(step.keys, step.range)}"
+            return [
+                f"{indent}with {step.value.name} = {which} key of {read} that has a sum of",
+                *_pipeline_lines(plan, step.pipelines, indent + "  "),
+            ]
         case Loop():
             how = "range" if step.range is not None else "slice" if step.known else "scan"
             within = "" if step.range is None else _range_text(step.keys, step.range)

@@ -13,6 +13,7 @@ from orderbook.engine.plan.steps import (
     Aggregate,
     Extremum,
     Filter,
+    FirstKey,
     Gather,
     Lookup,
     Loop,
@@ -20,6 +21,7 @@ from orderbook.engine.plan.steps import (
     Range,
     RangeSum,
     Step,
+    variables,
 )
 from orderbook.engine.plan.stores import (
     all_present,
@@ -366,11 +368,41 @@ class _Term:
         return Extremum(self._key_variable(own), scratch, (own,), Range(0, cuts=(found,)), greatest)
 
     def _end_of_scratch(self, body: Poly, own: Var, greatest: bool) -> Extremum:
-        pipelines = self.lowering.poly(body, self.known, frozenset((own,)), gathering=True)
+        pipelines = self._first_keys(body, own, greatest)
         kind = self.lowering.types[own]
         scratch = self.lowering.derived.scratch((kind,), self.lowering.type_of(pipelines))
         self.steps.append(Gather(scratch, (own,), pipelines))
         return Extremum(self._key_variable(own), scratch, (own,), Range(0), greatest)
+
+    def _first_keys(self, body: Poly, own: Var, greatest: bool) -> tuple[Pipeline, ...]:
+        """Pipelines whose greatest or least key is that of a body.
+
+        One that walks all keys with an entry, to add something at each that is never less than 0, ends at the
+        first where that is more. One that knows more of the keys than another has few of them.
+        """
+        pipelines = self.lowering.poly(body, self.known, frozenset((own,)), gathering=True)
+        walks = [_walk(pipeline, own) for pipeline in pipelines]
+        known = [None if at is None else _known_keys(p, at) for p, at in zip(pipelines, walks, strict=True)]
+        found = []
+        for pipeline, at, mine in zip(pipelines, walks, known, strict=True):
+            if at is not None and mine is not None and not any(k is not None and k < mine for k in known):
+                pipeline = self._ending(pipeline, at, own, greatest)
+            found.append(pipeline)
+        return tuple(found)
+
+    def _ending(self, pipeline: Pipeline, at: int, own: Var, greatest: bool) -> Pipeline:
+        """A pipeline that walks keys, in order and up to the first at which it adds more than 0."""
+        loop = pipeline.steps[at]
+        assert isinstance(loop, Loop)
+        inside = Pipeline(pipeline.steps[at + 1 :], pipeline.values)
+        if loop.value in set(variables((inside,))):
+            inside = replace(inside, steps=(Lookup(loop.value, loop.map, loop.keys), *inside.steps))
+        kind = self.lowering.type_of((inside,))
+        if kind.kind is not Kind.INTEGER or kind.low < 0 or layout_of(kind) != "i":
+            return pipeline
+        within = Range(loop.keys.index(own))
+        first = FirstKey(own, loop.map, loop.keys, within, greatest, (inside,))
+        return Pipeline((*pipeline.steps[:at], first), ())
 
     def _key_variable(self, own: Var) -> Var:
         return self.lowering.value_variable(self.lowering.types[own])
@@ -571,6 +603,26 @@ class _Term:
         scratch = self.lowering.derived.scratch(kinds, self.lowering.type_of(pipelines))
         self.steps.append(Gather(scratch, free, pipelines))
         self._append_loop(scratch, free, None)
+
+
+def _walk(pipeline: Pipeline, own: Var) -> int | None:
+    """Which step walks all entries that have known keys and `own`, the first loop; None where it does not.
+
+    Nor where nothing is asked of an entry: then they are as few as the keys that there are.
+    """
+    places = [at for at, step in enumerate(pipeline.steps) if isinstance(step, Loop)]
+    if not places or len(pipeline.steps) == places[0] + 1:
+        return None
+    loop = pipeline.steps[places[0]]
+    assert isinstance(loop, Loop)
+    free = [key for at, key in enumerate(loop.keys) if at not in loop.known]
+    return places[0] if loop.range is None and free == [own] else None
+
+
+def _known_keys(pipeline: Pipeline, at: int) -> frozenset[Scalar]:
+    loop = pipeline.steps[at]
+    assert isinstance(loop, Loop)
+    return frozenset(loop.keys[place] for place in loop.known)
 
 
 def _in_one_word(scalar: Scalar) -> Scalar:

@@ -122,8 +122,18 @@ def _statement_plan(derived: Derived, statement: Statement, of: Event, level: in
             erased = (_erasing(lowering, statement, frozenset(event), first),)
         elif first is not None:
             pipelines = (Pipeline((first, *pipelines[0].steps), pipelines[0].values),)
+    added = [lowering.type_of((pipeline,)) for pipeline in pipelines]
+    rises = all(kind.exact and kind.low >= 0 for kind in added)
     return StatementPlan(
-        statement.target, statement.keys, statement.op, pipelines, statement.after, types, level, erased
+        statement.target,
+        statement.keys,
+        statement.op,
+        pipelines,
+        statement.after,
+        types,
+        level,
+        erased,
+        rises,
     )
 
 

@@ -35,6 +35,7 @@ from orderbook.engine.plan.steps import (
     Aggregate,
     Extremum,
     Filter,
+    FirstKey,
     Gather,
     Lookup,
     Loop,
@@ -167,6 +168,8 @@ class _Counted:
                 return self.depth(step.map)
             case Aggregate(_, pipelines):
                 return self.pipelines(pipelines)[0]
+            case FirstKey(pipelines=pipelines):
+                return self.depth(step.map) + self.pipelines(pipelines)[0]
             case Gather(name, _, pipelines):
                 steps, self.scratch[name] = self.pipelines(pipelines)
                 return steps + self.scratch[name]

@@ -165,7 +165,23 @@ class Gather:
     pipelines: tuple["Pipeline", ...]
 
 
-Step = Union[Filter, Lookup, Aggregate, RangeSum, Extremum, Loop, Gather]
+@dataclass(frozen=True, slots=True)
+class FirstKey:
+    """Binds `value` to the least or `greatest` key of a range at which the sum of pipelines is not 0, which
+    read it as `value`; goes on where there is one.
+
+    The other keys are known. Keys beyond the first are not looked at.
+    """
+
+    value: Var
+    map: str
+    keys: tuple[Scalar, ...]
+    range: Range
+    greatest: bool
+    pipelines: tuple["Pipeline", ...]
+
+
+Step = Union[Filter, Lookup, Aggregate, RangeSum, Extremum, FirstKey, Loop, Gather]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +199,7 @@ class StatementPlan:
     `types` has the type of every variable in it. Statements that read the state after are run by
     `level`: each reads only what lower ones wrote. Those that read the state before have level 0.
     `erased` takes away, before a `:=` whose keys the event gives in part, the entries that agree with it.
+    `rises`: no pipeline takes anything away.
     """
 
     target: str
@@ -193,6 +210,7 @@ class StatementPlan:
     types: Mapping[Var, Type] = field(compare=False)
     level: int = 0
     erased: tuple[Pipeline, ...] = ()
+    rises: bool = False
 
     def writes_one(self, parameters: Container[Var]) -> bool:
         """Whether the event alone says which entry is written."""
@@ -358,7 +376,7 @@ def steps_of(pipelines: Iterable[Pipeline]) -> Iterator[Step]:
     for pipeline in pipelines:
         for step in pipeline.steps:
             yield step
-            if isinstance(step, Aggregate | Gather):
+            if isinstance(step, Aggregate | FirstKey | Gather):
                 yield from steps_of(step.pipelines)
 
 
@@ -370,7 +388,7 @@ def maps_in_pipelines(pipelines: Iterable[Pipeline]) -> Iterator[str]:
 def reads_in_pipelines(pipelines: Iterable[Pipeline]) -> Iterator[tuple[str, tuple[Scalar | None, ...]]]:
     """Each map that pipelines read, with the keys it is read at; None stands for the key of a cut's order."""
     for step in steps_of(pipelines):
-        if isinstance(step, Lookup | RangeSum | Extremum | Loop):
+        if isinstance(step, Lookup | RangeSum | Extremum | FirstKey | Loop):
             yield step.map, step.keys
             ranges = () if isinstance(step, Lookup) else (step.range,)
             for cut in (cut for r in ranges if r for cut in r.cuts):

@@ -15,7 +15,17 @@ from dataclasses import dataclass, field, replace
 
 from orderbook.engine.maps.dense import Domain
 from orderbook.engine.plan.statistics import Statistics, distinct
-from orderbook.engine.plan.steps import Cursor, Dense, Extremum, Loop, Pipeline, RangeSum, Store, steps_of
+from orderbook.engine.plan.steps import (
+    Cursor,
+    Dense,
+    Extremum,
+    FirstKey,
+    Loop,
+    Pipeline,
+    RangeSum,
+    Store,
+    steps_of,
+)
 from orderbook.views.calculus import (
     NESTED,
     Apply,
@@ -165,7 +175,7 @@ MOST_CELLS = 1 << 17
 # Prefixes up to which a dense store is the faster one: cells of more lie too far apart for the caches.
 MOST_PREFIXES = 200
 
-Reads = Iterable[RangeSum | Extremum | Loop]
+Reads = Iterable[RangeSum | Extremum | FirstKey | Loop]
 
 
 def dense_of(
@@ -422,14 +432,14 @@ class Access:
     hashed: defaultdict[str, set[tuple[int, ...]]] = field(default_factory=lambda: defaultdict(set))
     ordered: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     summed: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    ranged: list[RangeSum | Extremum | Loop] = field(default_factory=list)
+    ranged: list[RangeSum | Extremum | FirstKey | Loop] = field(default_factory=list)
 
     def read_all(self, pipelines: Iterable[Pipeline]) -> None:
         for step in steps_of(pipelines):
-            within = step.range if isinstance(step, RangeSum | Extremum | Loop) else None
+            within = step.range if isinstance(step, RangeSum | Extremum | FirstKey | Loop) else None
             if isinstance(step, Loop) and within is None:
                 self.hashed[step.map].add(step.known if len(step.known) < len(step.keys) else ())
-            elif isinstance(step, RangeSum | Extremum | Loop) and within is not None:
+            elif isinstance(step, RangeSum | Extremum | FirstKey | Loop) and within is not None:
                 self.ranged.append(step)
                 self.ordered[step.map].add(within.position)
                 if isinstance(step, RangeSum):

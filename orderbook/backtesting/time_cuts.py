@@ -24,7 +24,7 @@ from orderbook.engine.distribution.stage_runner import StageRunner
 from orderbook.engine.distribution.stages import Stage, narrowed
 from orderbook.engine.plan.describe import Cost, trigger_cost
 from orderbook.engine.plan.planner import plan
-from orderbook.engine.plan.steps import Aggregate, Gather, Loop, Pipeline, Plan, steps_of
+from orderbook.engine.plan.steps import Aggregate, FirstKey, Gather, Loop, Pipeline, Plan, steps_of
 from orderbook.feeds.merge import Slice, read_slices
 from orderbook.feeds.storage import open_parquet, place
 from orderbook.market.instruments import Instruments
@@ -60,7 +60,7 @@ def _all(pipelines: Sequence[Pipeline]) -> Iterator[Pipeline]:
     """Pipelines with those inside them, at any depth."""
     yield from pipelines
     for step in steps_of(pipelines):
-        if isinstance(step, Aggregate | Gather):
+        if isinstance(step, Aggregate | FirstKey | Gather):
             yield from step.pipelines
 
 

@@ -47,4 +47,8 @@ SELECT w.c FROM (SELECT t1.x, t2.c FROM u t1 LEFT JOIN
 CREATE VIEW spreads AS SELECT k % 2 AS m, k, VAR_POP(x) AS v FROM u GROUP BY 1, k;
 CREATE VIEW beside AS SELECT s.m, s.k, o.v FROM spreads s
 LEFT JOIN (SELECT k, SUM(v) / COUNT(*) AS v FROM spreads GROUP BY k) o ON s.k = o.k
+-- counts_that_are_nothing_in_between
+SELECT broker_id, SUM(v) AS s FROM (SELECT broker_id, SUM(CAST(volume AS DOUBLE)) OVER
+    (PARTITION BY broker_id ORDER BY id RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS v FROM bids) w
+GROUP BY broker_id
 """

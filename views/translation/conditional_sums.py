@@ -38,7 +38,7 @@ def weighed(rows: Poly, scalar: Scalar, types: Mapping[Var, Type]) -> Poly:
         for factor in term
         if isinstance(factor, Lift) and any(isinstance(f, NESTED | Rel) for t in factor.body.terms for f in t)
     )
-    if not aggregates or any(isinstance(f, Neighbour) for term in rows.terms for f in term):
+    if not aggregates or has_neighbours(rows):
         return rows * product(Val(scalar))
     ways = _ways(_as_known(rows, scalar), aggregates, types)
     found = (condition_poly(taken) * product(Val(way)) for taken, way in ways if way not in _ZEROS)
@@ -46,6 +46,11 @@ def weighed(rows: Poly, scalar: Scalar, types: Mapping[Var, Type]) -> Poly:
     if len(ways) == 1 or len(terms) > MOST_WAYS:
         return rows * product(Val(scalar))
     return rows * Poly(terms)
+
+
+def has_neighbours(rows: Poly) -> bool:
+    """Whether rows have others beside them in an order: an event changes few of these, one by one."""
+    return any(isinstance(factor, Neighbour) for term in rows.terms for factor in term)
 
 
 def _as_known(rows: Poly, scalar: Scalar) -> Scalar:

@@ -37,7 +37,7 @@ from orderbook.views.conditions import (
 )
 from orderbook.views.intervals import exact, join, scalar_type
 from orderbook.views.scalars import lists
-from orderbook.views.translation.conditional_sums import weighed
+from orderbook.views.translation.conditional_sums import has_neighbours, weighed
 from orderbook.views.translation.row_order import Ordered, before, supporting
 from orderbook.views.translation.statistical_aggregates import (
     DECAYED,
@@ -258,7 +258,7 @@ class AggregateTranslator(ValueTranslator):
         valid: Scalar = TRUE
         for value in (argument, *by):
             valid = both(valid, value.valid)
-        rows = rows * condition_poly(valid)
+        rows = rows * condition_poly(valid, by_row=has_neighbours(rows))
         argument, *by = (replace(where_valid(value), valid=TRUE) for value in (argument, *by))
         if aggregate.function in DECAYED:
             until = [self.value(b, scope, lifts) for b in as_of]
