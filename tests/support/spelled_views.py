@@ -54,7 +54,44 @@ _MEANS = (
 )
 _PEAKS = "(SELECT symbol, price, MAX(price) OVER (PARTITION BY symbol ORDER BY {}) AS peak FROM t) d"
 
+_BESIDE = (
+    "(SELECT symbol, price, size, LAG(price) OVER w AS p, LAG(size) OVER w AS s FROM t "
+    "WINDOW w AS (PARTITION BY symbol ORDER BY ts, id)) d"
+)
+_OPENS = (
+    "(SELECT symbol, side, price, FIRST_VALUE(price) OVER (PARTITION BY {} ORDER BY {}) AS first FROM t) d"
+)
+
 FAMILIES: Mapping[str, Family] = {
+    "order flow as a sum of choices": Family(
+        Cost.LOGARITHMIC,
+        tuple(
+            f"SELECT symbol, {flow} AS flow FROM {_BESIDE} GROUP BY symbol"
+            for flow in (
+                "SUM(CASE WHEN price >= p THEN size ELSE 0 END - CASE WHEN price <= p THEN s ELSE 0 END "
+                "- CASE WHEN size <= s THEN size ELSE 0 END + CASE WHEN size >= s THEN s ELSE 0 END)",
+                "SUM(CASE WHEN price > p THEN size WHEN price = p THEN size - s ELSE -s END "
+                "+ CASE WHEN size >= s THEN s WHEN p IS NULL THEN 1 ELSE 0 END "
+                "- LEAST(size, s) * SIGN(price - p))",
+            )
+        ),
+    ),
+    "moves since the first row of a partition": Family(
+        Cost.SLICE,
+        (
+            *(
+                f"SELECT symbol, {move} AS move FROM {_OPENS.format(*window)} GROUP BY symbol"
+                for move, *window in (
+                    ("SUM(price - first)", "symbol", "id"),
+                    ("SUM(price - first)", "symbol, side", "ts, id"),
+                    ("AVG(price / first - 1)", "symbol", "ts, id"),
+                )
+            ),
+            "SELECT symbol, SUM(price - first) AS s FROM (SELECT x.symbol, x.price, "
+            "(SELECT ARG_MIN(y.price, y.id) FROM t y WHERE y.symbol IS NOT DISTINCT FROM x.symbol) AS first "
+            "FROM t x) d GROUP BY symbol",
+        ),
+    ),
     "first groups by what is computed": Family(
         Cost.SLICE,
         (

@@ -35,12 +35,13 @@ from orderbook.views.conditions import (
     choose,
     comparison,
     condition_poly,
+    is_null,
     negation,
     not_null,
 )
 from orderbook.views.intervals import LARGEST_WITH_REST, Types, scalar_type
 from orderbook.views.names import apart_from
-from orderbook.views.translation.values import Names, Value, binders, keyed, own_variable, renamed
+from orderbook.views.translation.values import Names, Value, binders, conjuncts, keyed, own_variable, renamed
 from orderbook.views.types import BIGINT, DOUBLE, INT64_MAX
 
 
@@ -152,10 +153,45 @@ def _same(item: Ordered) -> Poly:
     return condition_poly(equal) + condition_poly(both(negation(one.valid), negation(other.valid)))
 
 
+def with_same_columns(rows: Poly, condition: Scalar) -> tuple[Poly, Scalar]:
+    """The rows with columns that are equal, or both NULL, under one name; what else the condition asks."""
+    left: Scalar = TRUE
+    for part in conjuncts(condition):
+        columns = _columns_of(rows)
+        match _equal_or_null(part):
+            case (one, other) if one in columns or other in columns:
+                own, same = (one, other) if one in columns else (other, one)
+                rows = substitute(rows, {own: same}) * product(Lift(own, product(Val(same))))
+            case _:
+                left = both(left, part)
+    return rows, left
+
+
+def _equal_or_null(condition: Scalar) -> tuple[Var, Var] | None:
+    """The two variables of which a condition says that they are equal or both NULL."""
+    match condition:
+        case Apply("or", ways):
+            for equal, null in (ways, ways[::-1]):
+                asked = {*conjuncts(equal)}
+                for found in asked:
+                    match found:
+                        case Apply("=", (Var() as one, Var() as other)) if {*conjuncts(null)} == {
+                            is_null(one),
+                            is_null(other),
+                        } and asked <= {found, not_null(one), not_null(other)}:
+                            return one, other
+    return None
+
+
+def _columns_of(rows: Poly) -> set[Var]:
+    """The variables that are columns in every term."""
+    columns = [{v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f)} for term in rows.terms]
+    return set.intersection(*columns) if columns else set()
+
+
 def _shared(rows: Poly, item: Ordered) -> Mapping[Var, Scalar]:
     """The one's variable as the other's, where it is a column of the rows: so NULL equals NULL."""
-    columns = [{v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f)} for term in rows.terms]
-    variable = own_variable(item.one, set.intersection(*columns) if columns else set())
+    variable = own_variable(item.one, _columns_of(rows))
     other = item.other.scalar
     if variable is None or not isinstance(other, Var) or item.other.valid not in (TRUE, not_null(other)):
         return {}

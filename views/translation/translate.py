@@ -39,7 +39,7 @@ from orderbook.views.names import rename_apart
 from orderbook.views.program import CalculusView, ViewColumn, ViewKey
 from orderbook.views.simplify import without_unused
 from orderbook.views.translation.only_partners import with_only_partner
-from orderbook.views.translation.row_order import first_rows, supporting
+from orderbook.views.translation.row_order import first_rows, supporting, with_same_columns
 from orderbook.views.translation.translate_values import Group, GroupedScope
 from orderbook.views.translation.values import (
     Names,
@@ -209,7 +209,10 @@ class RowTranslator(WindowTranslator):
         if query.where is not None:
             lifts: list[Factor] = []
             condition = self.condition(query.where, scope, lifts)[0]
-            rows = self._with_known_columns(rows * product(*lifts) * condition_poly(condition))
+            rows = rows * product(*lifts)
+            if _counts_once(query):
+                rows, condition = with_same_columns(rows, condition)
+            rows = self._with_known_columns(rows * condition_poly(condition))
         return rows, scope
 
     def _with_known_columns(self, rows: Poly) -> Poly:
@@ -298,6 +301,18 @@ class RowTranslator(WindowTranslator):
             )
         counted = product(Rel(relation.name, tuple(v.scalar for v in columns.values())))
         return CountedRows(counted, {source: columns})
+
+
+# Aggregates that read the rows of their query once; others compare them with each other.
+_ONCE = frozenset({"count", "sum", "avg", "min", "max", "arg_min", "arg_max"})
+
+
+def _counts_once(query: bound.Select) -> bool:
+    """Whether the answer of a query is one aggregate that reads its rows once."""
+    outputs = [output.expression for output in query.outputs]
+    return query.top is None and all(
+        isinstance(own, bound.Aggregate) and own.function in _ONCE and not own.distinct for own in outputs
+    )
 
 
 @dataclass(slots=True)

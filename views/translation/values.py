@@ -608,17 +608,17 @@ def own_variable(value: Value, found: Collection[Var]) -> Var | None:
 
 def where_valid(value: Value) -> Value:
     """The value as it is in rows where it is not NULL: what CASE or FILTER choose there is decided."""
-    known, scalar = {*_conjuncts(value.valid)}, value.scalar
-    while isinstance(scalar, Apply) and scalar.op == "if" and known.issuperset(_conjuncts(scalar.args[0])):
+    known, scalar = {*conjuncts(value.valid)}, value.scalar
+    while isinstance(scalar, Apply) and scalar.op == "if" and known.issuperset(conjuncts(scalar.args[0])):
         scalar = scalar.args[1]
     return replace(value, scalar=scalar)
 
 
-def _conjuncts(condition: Scalar) -> Iterator[Scalar]:
+def conjuncts(condition: Scalar) -> Iterator[Scalar]:
     match condition:
         case Apply("and", conditions):
             for each in conditions:
-                yield from _conjuncts(each)
+                yield from conjuncts(each)
         case _:
             yield condition
 
