@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from orderbook.engine.plan.ranges import cut, ranked_sum, unbound
-from orderbook.engine.plan.restrictions import Restriction, Scope, restriction
+from orderbook.engine.plan.ranges import bounded_sum, cut, ranked_sum, unbound
+from orderbook.engine.plan.restrictions import Restriction, Scope, restriction, types_with
 from orderbook.engine.plan.steps import (
     Aggregate,
     Extremum,
@@ -54,6 +54,7 @@ from orderbook.views.calculus import (
     calls,
     product,
     substitute,
+    substitute_scalar,
     variable_set,
 )
 from orderbook.views.conditions import is_null, not_null
@@ -191,6 +192,7 @@ class _Term:
         self.steps: list[Step] = []
         self.values: list[Scalar] = []
         self.guarded: set[Scalar] = set()
+        self.bounded: set[Cmp] = set()
         for factor in term:
             if isinstance(factor, MapRef):
                 lowering.type_keys(factor)
@@ -199,7 +201,7 @@ class _Term:
     def lowered(self) -> Pipeline:
         while self.pending:
             ahead = self._before_reads() or self._lookups() or self._nested()
-            if not (ahead or self._conditions(calling=True) or self._read()):
+            if not (ahead or self._conditions(calling=True) or self._bounds_of_parts() or self._read()):
                 raise ValueError(f"no order binds the variables of {self.pending}")
         return Pipeline(tuple(self.steps), tuple(self.values))
 
@@ -250,6 +252,31 @@ class _Term:
         """Whether it is 0 or 1; a choice or column of conditions may be NULL too."""
         kind = scalar_type(scalar, self.lowering.types).kind
         return kind is Kind.BOOLEAN and isinstance(scalar, Apply) and scalar.op != "if"
+
+    def _bounds_of_parts(self) -> bool:
+        """What bounds a sum bounds what is known of it: where that is too much, nothing is walked."""
+        lifts = {f.var: f for f in self.pending if isinstance(f, Lift)}
+        types = types_with(self.lowering, lifts) if lifts else self.lowering.types
+        for factor in [f for f in self.pending if isinstance(f, Cmp) and f not in self.bounded]:
+            found = bounded_sum(factor, lifts, types, self.lowering.maps)
+            if found is None or not variable_set(factor) - {found[0]} <= self.known:
+                continue
+            total, at_most = found
+            terms = lifts[total].body.terms
+            known = tuple(t for t in terms if variable_set(t) & self.binders <= self.known)
+            if known and len(known) < len(terms):
+                self.bounded.add(factor)
+                part = {total: self._aggregate(Poly(known))}
+                self.steps.append(
+                    Filter(
+                        Apply(
+                            at_most.op,
+                            (substitute_scalar(at_most.left, part), substitute_scalar(at_most.right, part)),
+                        )
+                    )
+                )
+                return True
+        return False
 
     def _lookups(self) -> bool:
         for factor in self.pending:

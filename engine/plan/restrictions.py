@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from orderbook.engine.plan.ranges import Bounds, cut, null_or_not, solve
+from orderbook.engine.plan.ranges import Bounds, cut, implied_cut, null_or_not, solve
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import Cut, Directory, Range
 from orderbook.engine.plan.stores import key_type
@@ -122,7 +122,7 @@ class Restriction:
 
     @property
     def narrows(self) -> bool:
-        return bool(self.bounds.high) or any(isinstance(f, Cmp) for f in self.taken)
+        return bool(self.bounds.high or self.cuts) or any(isinstance(f, Cmp) for f in self.taken)
 
     @property
     def takes_few(self) -> bool:
@@ -151,7 +151,7 @@ def restriction(
     binders: all that the term of `pending` binds, known yet or not.
     """
     lifts = {f.var: f for f in pending if isinstance(f, Lift)}
-    types = _types_with(scope, lifts)
+    types = types_with(scope, lifts)
     users = [f for f in pending if f is not read and _uses(f, variable, lifts)]
     bounds, cuts, taken = Bounds(), [], []
     for factor in users:
@@ -170,6 +170,9 @@ def restriction(
             if None not in found:
                 cuts += [c for c in found if c is not None]
                 taken.append(factor)
+                continue
+            implied = implied_cut(factor, variable, lifts, known, binders, types, scope.maps, scope.keys)
+            cuts += [] if implied is None else [implied]
     summed = [lifts[v] for c in cuts for v, _ in c.sums]
     left = [f for f in users if not any(f is t for t in (*taken, *summed))]
     return Restriction(bounds, tuple(cuts), tuple(taken), tuple(dict.fromkeys(summed)), not left)
@@ -181,7 +184,7 @@ def _uses(factor: Factor, variable: Var, lifts: Mapping[Var, Lift]) -> bool:
     return variable in used or any(v in lifts and variable in variable_set(lifts[v]) for v in used)
 
 
-def _types_with(scope: Scope, lifts: Mapping[Var, Lift]) -> Mapping[Var, Type]:
+def types_with(scope: Scope, lifts: Mapping[Var, Lift]) -> Mapping[Var, Type]:
     """Types with those of pending lifts, taken from the map each of them sums."""
     types = Types(scope.types)
     for variable, lift in lifts.items():

@@ -76,6 +76,15 @@ FAMILIES: Mapping[str, Family] = {
             )
         ),
     ),
+    "levels with the most volume": Family(
+        Cost.GROUPS,
+        tuple(
+            f"SELECT symbol, price FROM (SELECT symbol, price, RANK() OVER (PARTITION BY symbol "
+            f"ORDER BY {most} DESC) AS n FROM t GROUP BY symbol, price) d WHERE {rank}"
+            for most in ("SUM(size)", "SUM(price * size)", "SUM(price * size * size)")
+            for rank in ("n = 1", "n <= 2")
+        ),
+    ),
     "moves since the first row of a partition": Family(
         Cost.SLICE,
         (
