@@ -42,10 +42,6 @@ RESTS: dict[str, dict[str, str]] = {
     TEXTS: {**UNIQUE, "nullable": KEY},
     **{reached: dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)") for reached in (SHARE, *REACHED)},
 }
-# In an order that may be NULL they are found when a row is read.
-FOUND_WHEN_READ = "`FIRST_VALUE`, `LAST_VALUE`"
-# Of doubles that may be NULL, in an order that may be, there are too many cases.
-TOO_LARGE = "Flow between rows, with four neighbours of one window"
 # Sums and differences of doubles are rounded, so that no range or cut of them is exact.
 OF_DOUBLES = {
     "Nested sum with an inequality (VWAP)": "DECIMAL(18, 8) CHECK (volume >= 0)",
@@ -88,14 +84,12 @@ def compiled(query: str, kind: str, spelling: str) -> CompiledProgram | str:
 
 
 ALONE = {
-    *(*RESTS, *OF_DOUBLES, *OF_TWO_DOUBLES, NULL_IN_TWO_WAYS, FOUND_WHEN_READ),
+    *(*RESTS, *OF_DOUBLES, *OF_TWO_DOUBLES, NULL_IN_TWO_WAYS),
 }
 
 
 def usual(number: int, construct: str) -> tuple[tuple[str, str], ...]:
     """The declarations that a construct has when it is not exhaustive."""
-    if construct == TOO_LARGE:
-        return (BARE,)
     return (BARE, *IN_TURN) if construct in ALONE else (BARE, IN_TURN[number % len(IN_TURN)])
 
 
@@ -119,18 +113,13 @@ def test_a_declaration_keeps_the_class_or_is_named(
     found = compiled(query, kind, spelling)
     rests = RESTS.get(construct, {}).get(spelling)
     nullable = spelling in ("nullable", "bare")
-    if isinstance(found, str) and construct == TOO_LARGE:
-        assert kind == "DOUBLE" and nullable and "too large to compile" in found
-        return
     if isinstance(found, str):
         rests = KEY if construct == TEXTS and kind == "DOUBLE" else rests
         assert rests is not None and rests in found
         return
     named = OF_DOUBLES.get(construct) if kind == "DOUBLE" else rests
     worst = str(worst_event(found.program))
-    if nullable and construct == FOUND_WHEN_READ:
-        assert worst == str(Cost.CONSTANT)
-    elif nullable and construct == NULL_IN_TWO_WAYS:
+    if nullable and construct == NULL_IN_TWO_WAYS:
         assert worst == str(Cost.LINEAR)
     elif construct in OF_TWO_DOUBLES and kind == "DOUBLE":
         assert worst != cost
