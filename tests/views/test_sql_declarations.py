@@ -49,8 +49,6 @@ OF_DOUBLES = {
 }
 # Price and volume would have to be exact, and explain tries one at a time.
 OF_TWO_DOUBLES = (SHARE,)
-# A group without a value has none of either sum, or 0 of the one that it is divided by.
-NULL_IN_TWO_WAYS = "First groups, by what may be NULL"
 
 
 def declared(kind: str, never_null: bool, checked: bool, keyed: bool) -> str:
@@ -84,7 +82,7 @@ def compiled(query: str, kind: str, spelling: str) -> CompiledProgram | str:
 
 
 ALONE = {
-    *(*RESTS, *OF_DOUBLES, *OF_TWO_DOUBLES, NULL_IN_TWO_WAYS),
+    *(*RESTS, *OF_DOUBLES, *OF_TWO_DOUBLES),
 }
 
 
@@ -112,16 +110,13 @@ def test_a_declaration_keeps_the_class_or_is_named(
 ) -> None:
     found = compiled(query, kind, spelling)
     rests = RESTS.get(construct, {}).get(spelling)
-    nullable = spelling in ("nullable", "bare")
     if isinstance(found, str):
         rests = KEY if construct == TEXTS and kind == "DOUBLE" else rests
         assert rests is not None and rests in found
         return
     named = OF_DOUBLES.get(construct) if kind == "DOUBLE" else rests
     worst = str(worst_event(found.program))
-    if nullable and construct == NULL_IN_TWO_WAYS:
-        assert worst == str(Cost.LINEAR)
-    elif construct in OF_TWO_DOUBLES and kind == "DOUBLE":
+    if construct in OF_TWO_DOUBLES and kind == "DOUBLE":
         assert worst != cost
     elif named is None:
         assert worst == cost
