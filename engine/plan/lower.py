@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from orderbook.engine.plan.ranges import bounded_sum, cut, ranked_sum, unbound
-from orderbook.engine.plan.restrictions import Restriction, Scope, restriction, types_with
+from orderbook.engine.plan.restrictions import Restriction, Scope, restriction
 from orderbook.engine.plan.steps import (
     Aggregate,
     Extremum,
@@ -256,9 +256,8 @@ class _Term:
     def _bounds_of_parts(self) -> bool:
         """What bounds a sum bounds what is known of it: where that is too much, nothing is walked."""
         lifts = {f.var: f for f in self.pending if isinstance(f, Lift)}
-        types = types_with(self.lowering, lifts) if lifts else self.lowering.types
         for factor in [f for f in self.pending if isinstance(f, Cmp) and f not in self.bounded]:
-            found = bounded_sum(factor, lifts, types, self.lowering.maps)
+            found = bounded_sum(factor, lifts, self.lowering.maps)
             if found is None or not variable_set(factor) - {found[0]} <= self.known:
                 continue
             total, at_most = found

@@ -317,37 +317,14 @@ def cut(
     return Cut(prefix, position, named, comparison, descending, inclusive, holds_when_small, limit)
 
 
-def implied_cut(
-    comparison: Cmp,
-    variable: Var,
-    lifts: Mapping[Var, Lift],
-    known: frozenset[Var],
-    binders: frozenset[Var],
-    types: Mapping[Var, Type],
-    maps: Mapping[str, Type],
-    keys: Mapping[str, tuple[Type, ...]],
-) -> Cut | None:
-    """A cut before which all keys lie at which a comparison holds; None where it gives none.
-
-    What bounds a sum from above, none of whose terms is less than 0, bounds each of them: as of the values
-    that come before one in an order of two parts, those whose first part does.
-    """
-    bounded = bounded_sum(comparison, lifts, types, maps)
-    if bounded is None:
-        return None
-    total, at_most = bounded
-    for term in lifts[total].body.terms:
-        alone = {total: Lift(total, Poly((term,)))}
-        found = cut(at_most, variable, alone, known, binders, types, maps, keys)
-        if found is not None and found.leading:
-            return found
-    return None
-
-
 def bounded_sum(
-    comparison: Cmp, lifts: Mapping[Var, Lift], types: Mapping[Var, Type], maps: Mapping[str, Type]
+    comparison: Cmp, lifts: Mapping[Var, Lift], maps: Mapping[str, Type]
 ) -> tuple[Var, Cmp] | None:
-    """A sum of several terms, none of them less than 0, that a comparison bounds from above, and how."""
+    """A sum of several terms, none of them less than 0, that a comparison bounds from above, and how.
+
+    So it bounds each of them: as of the values that come before one in an order of two parts, those whose
+    first part does.
+    """
     summed = [v for v in variable_set(comparison) if v in lifts]
     form = linear_form(Apply("-", (comparison.left, comparison.right)))
     if len(summed) != 1 or form is None or len(lifts[summed[0]].body.terms) < 2:
@@ -357,10 +334,10 @@ def bounded_sum(
     at_most = Cmp(small, comparison.left, comparison.right) if comparison.op == "=" else comparison
     if total not in form[0] or at_most.op not in (small, small[0]):
         return None
-    return (total, at_most) if all(_rises(t, types, maps) for t in lifts[total].body.terms) else None
+    return (total, at_most) if all(_rises(t, maps) for t in lifts[total].body.terms) else None
 
 
-def _rises(term: Term, types: Mapping[Var, Type], maps: Mapping[str, Type]) -> bool:
+def _rises(term: Term, maps: Mapping[str, Type]) -> bool:
     """Whether a term is made of conditions and of maps that hold nothing less than 0."""
     return all(
         isinstance(factor, Cmp)

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from orderbook.engine.plan.ranges import Bounds, cut, implied_cut, null_or_not, solve
+from orderbook.engine.plan.ranges import Bounds, bounded_sum, cut, null_or_not, solve
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import Cut, Directory, Range
 from orderbook.engine.plan.stores import key_type
-from orderbook.views.calculus import ZERO, Cmp, Const, Factor, Lift, MapRef, Var, product, variable_set
+from orderbook.views.calculus import ZERO, Cmp, Const, Factor, Lift, MapRef, Poly, Var, product, variable_set
 from orderbook.views.intervals import Types, exact
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.types import INT64_MAX, Relation, Type
@@ -151,7 +151,7 @@ def restriction(
     binders: all that the term of `pending` binds, known yet or not.
     """
     lifts = {f.var: f for f in pending if isinstance(f, Lift)}
-    types = types_with(scope, lifts)
+    types = _types_with(scope, lifts)
     users = [f for f in pending if f is not read and _uses(f, variable, lifts)]
     bounds, cuts, taken = Bounds(), [], []
     for factor in users:
@@ -171,8 +171,14 @@ def restriction(
                 cuts += [c for c in found if c is not None]
                 taken.append(factor)
                 continue
-            implied = implied_cut(factor, variable, lifts, known, binders, types, scope.maps, scope.keys)
-            cuts += [] if implied is None else [implied]
+            bounded = bounded_sum(factor, lifts, scope.maps)
+            if bounded is not None:
+                total, at_most = bounded
+                parts = [{total: Lift(total, Poly((term,)))} for term in lifts[total].body.terms]
+                found = [
+                    cut(at_most, variable, p, known, binders, types, scope.maps, scope.keys) for p in parts
+                ]
+                cuts += [c for c in found if c is not None and c.leading][:1]
     summed = [lifts[v] for c in cuts for v, _ in c.sums]
     left = [f for f in users if not any(f is t for t in (*taken, *summed))]
     return Restriction(bounds, tuple(cuts), tuple(taken), tuple(dict.fromkeys(summed)), not left)
@@ -184,7 +190,7 @@ def _uses(factor: Factor, variable: Var, lifts: Mapping[Var, Lift]) -> bool:
     return variable in used or any(v in lifts and variable in variable_set(lifts[v]) for v in used)
 
 
-def types_with(scope: Scope, lifts: Mapping[Var, Lift]) -> Mapping[Var, Type]:
+def _types_with(scope: Scope, lifts: Mapping[Var, Lift]) -> Mapping[Var, Type]:
     """Types with those of pending lifts, taken from the map each of them sums."""
     types = Types(scope.types)
     for variable, lift in lifts.items():

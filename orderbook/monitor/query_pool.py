@@ -174,7 +174,7 @@ def _is_bulk(asked: Asked) -> bool:
     return isinstance(asked, QueryArrow) and bool(asked.bulk)
 
 
-def _form(asked: Asked) -> tuple[str, ...]:
+def _plan_key(asked: Asked) -> tuple[str, ...]:
     """What the plan of a query depends on."""
     return ("arrow", asked.sql, asked.bulk) if isinstance(asked, QueryArrow) else (asked.dialect, asked.sql)
 
@@ -542,7 +542,7 @@ class QueryPool:
         start, program = time.monotonic(), self._engine.program
         if self._program is not program:
             self._program, self._reads = program, {}
-        known = reads = None if asked.describe else self._reads.get(_form(asked))
+        known = reads = None if asked.describe else self._reads.get(_plan_key(asked))
         if reads is None:
             try:
                 planned = await process.plan(asked, program)
@@ -576,7 +576,7 @@ class QueryPool:
                 answered = await process.answer_at_once(asked, taken, check)
         except Gone:
             # Asked again it is planned first, which tells whether it is what ends processes.
-            self._reads.pop(_form(asked), None)
+            self._reads.pop(_plan_key(asked), None)
             if known is None:
                 raise
             raise _Again from None
@@ -586,7 +586,7 @@ class QueryPool:
         if self._program is program and len(asked.sql) <= _KNOWN_LETTERS and not asked.describe:
             while len(self._reads) >= _KNOWN:
                 self._reads.pop(next(iter(self._reads)))
-            self._reads[_form(asked)] = reads
+            self._reads[_plan_key(asked)] = reads
 
     def _told(self, answered: Answered, version: tuple[int, int, int], start: float) -> bytes:
         own = {"version": wire_version(version), "seconds": round(time.monotonic() - start, 6)}

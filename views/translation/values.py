@@ -615,6 +615,7 @@ def where_valid(value: Value) -> Value:
 
 
 def conjuncts(condition: Scalar) -> Iterator[Scalar]:
+    """The conditions that all have to hold."""
     match condition:
         case Apply("and", conditions):
             for each in conditions:
