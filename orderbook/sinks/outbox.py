@@ -169,9 +169,10 @@ class Outbox:
         # The version of the last change that the target has, and of the last that was put, with their counts.
         self._sent = _Counted() if noted is None else _Counted(noted.last, noted.count)
         self._last = _Counted(self._sent.version, self._sent.count)
-        self._waiting = 0
+        # Each is written by one thread, so that what is moved from memory to the log counts all the while.
+        self._came = self._gone = 0
         for _, record in self._log.read(self._delivered):
-            self._waiting += 1
+            self._came += 1
             change = change_from(record)
             self._last.add(change.version, change.op)
         self.resume()
@@ -179,7 +180,7 @@ class Outbox:
     @property
     def waiting(self) -> int:
         """Changes that the target has not confirmed."""
-        return self._waiting + len(self._new)
+        return self._came - self._gone
 
     @property
     def bytes(self) -> int:
@@ -203,6 +204,7 @@ class Outbox:
             self._again += 1
             if self._again <= self._known.count:
                 return False
+        self._came += 1
         self._new.append(change)
         if len(self._new) >= _TOGETHER and self._lock.acquire(blocking=len(self._new) >= _MOST):
             try:
@@ -215,6 +217,7 @@ class Outbox:
         """Append the present rows, after what waits; the changes from then on are put."""
         with self._lock:
             self.flush()
+            self._came += len(rows)
             self._append(rows)
             self._log.sync()
             self._known = _Counted()
@@ -250,7 +253,7 @@ class Outbox:
             # What is noted must be in the log after a power failure, else other entries would stand there.
             self._log.sync()
             self._delivered = end
-            self._waiting -= len(changes)
+            self._gone += len(changes)
             for change in changes:
                 self._sent.add(change.version, change.op)
             self._note()
@@ -269,7 +272,6 @@ class Outbox:
 
     def _append(self, changes: Sequence[RowChange]) -> None:
         self._log.append_all([record_of(change) for change in changes])
-        self._waiting += len(changes)
         for change in changes:
             self._last.add(change.version, change.op)
 

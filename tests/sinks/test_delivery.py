@@ -2,6 +2,7 @@
 
 import shutil
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -14,6 +15,8 @@ from samples import examples
 from sink_support import KeptTarget, Run, crashed, messages, program
 
 from orderbook.core.errors import Problems
+from orderbook.engine.log.log import Log
+from orderbook.engine.log.segments import Position, Record
 from orderbook.engine.runtime.engine_state import program_hash
 from orderbook.sinks import delivery
 from orderbook.sinks.delivery import ChangeDelivery, Delivery, RowDelivery
@@ -134,6 +137,27 @@ def test_another_program_sends_the_present_rows_again(tmp_path: Path) -> None:
     assert {one.op for one in target.given} == {"snapshot"}
     assert {one.key: dict(one.row) for one in target.given} == run.rows()
     run.close()
+
+
+def test_changes_wait_while_they_are_moved_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, waiting = Outbox(tmp_path, "p"), list[int]()
+    append_all = Log.append_all
+
+    def observed(self: Log, records: Sequence[Record]) -> list[Position]:
+        waiting.append(box.waiting)
+        return append_all(self, records)
+
+    monkeypatch.setattr(Log, "append_all", observed)
+    box.begin([])
+    for number in range(3):
+        box.put(RowChange((1, 0, number), "update", (number,), {"n": number}))
+    changes, end = box.next(2)
+    assert waiting[-1] == box.waiting == 3
+    box.delivered(changes, end)
+    assert box.waiting == 1
+    box.close()
 
 
 def test_an_outbox_that_ended_in_its_first_rows_begins_again(tmp_path: Path) -> None:
