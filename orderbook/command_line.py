@@ -18,6 +18,7 @@ import typer
 
 from orderbook.core.errors import ConfigurationError, OrderbookError, UserError, visible_lines
 from orderbook.core.summaries import collected, told, write_json
+from orderbook.core.units import seconds
 from orderbook.operations.logs import log_to_standard_error
 
 _INTERRUPTED = 130
@@ -72,6 +73,24 @@ Postgres = Annotated[
 Flight = Annotated[
     bool | None,
     typer.Option("--flight/--no-flight", help="Let clients of Arrow Flight read views, or do not."),
+]
+
+
+def _duration(text: str) -> float:
+    try:
+        return seconds(text)
+    except UserError as error:
+        raise UserError(f"--duration: {error}") from None
+
+
+Duration = Annotated[
+    float | None,
+    typer.Option(
+        "--duration",
+        help="How long, as 20s or 1.5h, or in seconds; without it, until Ctrl-C.",
+        metavar="LENGTH",
+        parser=_duration,
+    ),
 ]
 Sets = Annotated[
     list[str] | None,
@@ -166,9 +185,7 @@ def _options(
 @app.command()
 def run(
     config: Config = None,
-    duration: Annotated[
-        float | None, typer.Option("--duration", help="Seconds until the run ends; without it, until Ctrl-C.")
-    ] = None,
+    duration: Duration = None,
     feed: Feeds = None,
     view: Views = None,
     strategy: Strategies = None,
@@ -191,9 +208,7 @@ def run(
 @app.command()
 def serve(
     config: Config = None,
-    duration: Annotated[
-        float | None, typer.Option("--duration", help="Seconds until it ends; without it, until Ctrl-C.")
-    ] = None,
+    duration: Duration = None,
     feed: Feeds = None,
     view: Views = None,
     strategy: Strategies = None,
@@ -487,9 +502,7 @@ def record(
         Path | None,
         typer.Option("--out", help="Folder of the recordings, without it recordings.", metavar="FOLDER"),
     ] = None,
-    duration: Annotated[
-        float | None, typer.Option("--duration", help="Seconds until it ends; without it, until Ctrl-C.")
-    ] = None,
+    duration: Duration = None,
     rotate: Annotated[
         str | None,
         typer.Option("--rotate", help="A new file after so many bytes or a time: 256MB, 1h.", metavar="SIZE"),

@@ -22,9 +22,10 @@ from orderbook.core.changes import Dictionary
 from orderbook.core.errors import DataError, SqlError, UserError
 from orderbook.core.step_times import step_times
 from orderbook.views.binding.bound import Catalog, Source
-from orderbook.views.binding.catalog import bind, default_parameters
+from orderbook.views.binding.catalog import bind
 from orderbook.views.binding.expressions import ExpressionBinder
 from orderbook.views.binding.nodes import CreateRelation, CreateStrategy, CreateView
+from orderbook.views.binding.parameters import check_names, parameter_values
 from orderbook.views.binding.parser import SqlText, parse, parse_functions, parse_macros
 from orderbook.views.binding.scope import FromItem, Scope, refusal_text
 from orderbook.views.binding.user_functions import refuse_functions
@@ -90,9 +91,12 @@ def compile_views(
     dictionary: shared with other programs; a new one unless given.
     materialize: "none", "first" or "full", how much of a view is kept that does not say so itself.
 
-    Raises SqlError with file, line and column, and SourceError for a file that cannot be read.
+    Raises SqlError with file, line and column, SourceError for a file that cannot be read, and UserError for
+    a parameter that nothing uses and that resembles one which is not given.
     """
-    return compile_texts(texts_of(sql), params or {}, dictionary, Levels(level_of(materialize)))
+    texts = texts_of(sql)
+    check_names([text for text in texts if not is_m3(*text)], params or {})
+    return compile_texts(texts, params or {}, dictionary, Levels(level_of(materialize)))
 
 
 def compile_texts(
@@ -114,11 +118,12 @@ def bound_source(
 ) -> ProgramSource:
     """Texts with their SQL bound, which is quick; M3 is read by `compile_source`. Raises SqlError.
 
-    params: over those that the texts give by CREATE PARAMETER. instead, numbers: as of `bind`.
+    params: over those that the texts give by CREATE PARAMETER, which say what they may be. instead, numbers:
+        as of `bind`.
     """
     with step_times.step("SQL bound"):
         sql = [t for t in texts if not is_m3(*t)]
-        parameters = {**default_parameters(sql), **params}
+        parameters = parameter_values(sql, params)
         catalog = bind(sql, parameters, instead, numbers)
     return ProgramSource(tuple(texts), parameters, levels, catalog, SqlCompiler())
 

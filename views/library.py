@@ -14,8 +14,8 @@ from pathlib import Path
 from sqlglot import exp
 
 from orderbook.core.errors import SourceError, UserError, suggestion
-from orderbook.views.binding.catalog import default_parameters
 from orderbook.views.binding.nodes import CreateRelation, CreateStrategy, CreateView
+from orderbook.views.binding.parameters import default_parameters
 from orderbook.views.binding.parser import parse
 from orderbook.views.types import Parameter
 

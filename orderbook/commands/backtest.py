@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -30,7 +30,7 @@ from orderbook.backtesting.settings import (
 )
 from orderbook.backtesting.sources import SourceSpec, source_specs
 from orderbook.backtesting.tasks import READERS, Combination, JobProgram, JobSettings
-from orderbook.commands.common import configured, tell_incomplete, terminable
+from orderbook.commands.common import configured, setting, setting_value, tell_incomplete, terminable
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import SourceError, UserError, extra, visible_lines
 from orderbook.core.summaries import told
@@ -71,25 +71,13 @@ def parsed_sets(texts: Sequence[str]) -> dict[str, list[Any]]:
     """The values of each NAME=VALUE,…: numbers, true and false, else text. Raises UserError."""
     found: dict[str, list[Any]] = {}
     for text in texts:
-        name, equals, values = text.partition("=")
-        if not equals or not name.isidentifier() or not all(part.strip() for part in values.split(",")):
+        name, values = setting(text)
+        if not all(part.strip() for part in values.split(",")):
             raise UserError(f"--set {text}: expected NAME=VALUE, or NAME=VALUE,VALUE,… for combinations")
         if name in found:
             raise UserError(f"--set {text}: {name} is set twice; write --set {name}=VALUE,VALUE")
-        found[name] = list(dict.fromkeys(_value(part.strip()) for part in values.split(",")))
+        found[name] = list(dict.fromkeys(setting_value(part.strip()) for part in values.split(",")))
     return found
-
-
-def _value(text: str) -> Any:
-    if text in ("true", "false"):
-        return text == "true"
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return text
-    if not number.is_finite():
-        return text
-    return int(text) if text.lstrip("-").isdecimal() else number
 
 
 @dataclass(frozen=True, slots=True)

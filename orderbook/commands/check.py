@@ -37,15 +37,14 @@ from orderbook.operations.differences import program_differences, setting_differ
 from orderbook.run.assembly import (
     Assembly,
     assemble,
+    compiled_beside,
     partitions_or_why,
     view_files,
-    with_read,
     with_strategies_of_views,
 )
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.strategy import Strategy, watches_of
-from orderbook.views.compilation import compile_views
 from orderbook.views.library import declared_views
 from orderbook.views.program import CompiledProgram
 
@@ -127,8 +126,7 @@ def _views(program: CompiledProgram, names: Iterable[str], whose: str = "") -> I
 
 def _file(configuration: Configuration, file: Path) -> Iterator[str]:
     """A view file that the run has not."""
-    parameters, materialize = configuration.parameters, configuration.engine.materialize
-    program = compile_views(with_read(configuration, [file]), parameters, materialize=materialize)
+    program = compiled_beside(configuration, file)
     yield from _views(program, declared_views(file), ", not of this run")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,23 +54,39 @@ def configured(
 
 
 def settings(texts: Sequence[str]) -> dict[str, Scalar]:
-    """The value of each NAME=VALUE: a number, true or false, else text. Raises UserError."""
-    return dict(map(_setting, texts))
+    """The value of each NAME=VALUE, see `setting_value`. Raises UserError."""
+    return {name: setting_value(value) for name, value in map(setting, texts)}
 
 
-def _setting(text: str) -> tuple[str, Scalar]:
+def setting(text: str) -> tuple[str, str]:
+    """The name and the text of NAME=VALUE. Raises UserError, which says where a key of a table belongs."""
     name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise UserError(f"--set {text}: expected NAME=VALUE")
-    if value in ("true", "false"):
-        return name, value == "true"
-    try:
-        number = Decimal(value)
-    except InvalidOperation:
+    if equals and name.isidentifier():
         return name, value
+    why = "expected NAME=VALUE"
+    if equals and _KEY.fullmatch(name):
+        table, _, key = name.rpartition(".")
+        why = f"parameters alone; {key} stands under [{table}] of the file that --config names"
+    raise UserError(f"--set {text}: {why}")
+
+
+def setting_value(text: str) -> Scalar:
+    """A number, true or false, else text, which may stand in double quotes. Raises UserError."""
+    if text in ("true", "false"):
+        return text == "true"
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1]
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
     if not number.is_finite():
         raise UserError(f"--set {text}: expected a finite number or a string")
-    return name, number
+    return int(text) if text.lstrip("-").isdecimal() else number
+
+
+# A key of the configuration, in a table.
+_KEY = re.compile(r"\w+(\.\w+)+")
 
 
 def tell_incomplete(

@@ -25,6 +25,7 @@ from orderbook.operations.summary import findings_of
 from orderbook.run.assembly import (
     assemble,
     assembled,
+    compiled_beside,
     parameters_of,
     view_files,
     warm_up,
@@ -34,7 +35,6 @@ from orderbook.run.feed_runs import source_report
 from orderbook.strategies.loop_reasons import loop_notes
 from orderbook.strategies.order_views import strategy_of
 from orderbook.strategies.strategy import StrategyDefinition, watches_of
-from orderbook.views.compilation import compile_views
 from orderbook.views.library import declared_views, shipped_views, shown_views, text_of
 from orderbook.views.program import CompiledProgram
 
@@ -47,7 +47,7 @@ def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[st
         _explain_class(configuration, view, stage)
         return
     file, name = _find(configuration, view)
-    parameters = {**configuration.parameters, **_settings(configuration, file, sets)}
+    given = _settings(configuration, file, sets)
     options, note = configuration.engine, ""
     statistics = None
     if options.statistics is not None and file in map(configuration.view_file, configuration.run.views):
@@ -57,7 +57,7 @@ def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[st
             budgeted = within_budget(program, options.memory_budget, statistics)
             program, statistics, note = budgeted.program, budgeted.statistics, f"\n{budgeted}\n"
     else:
-        program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
+        program = compiled_beside(configuration, file, given)
     figures: Mapping[str, Any] = {}
     if stage is None:
         seen = overview(program, name, statistics)
@@ -112,9 +112,8 @@ def explain_timings(view: str, config: Path | None, sets: Sequence[str]) -> None
     with step_times.step("configuration, memory of maps"):
         configuration = load_configuration(config)
         file, name = _find(configuration, view)
-        parameters = {**configuration.parameters, **_settings(configuration, file, sets)}
-        options = configuration.engine
-        program = compile_views(with_read(configuration, [file]), parameters, materialize=options.materialize)
+        given = _settings(configuration, file, sets)
+        program = compiled_beside(configuration, file, given)
         engine = Engine(program)
         for _ in engine[name]:
             pass

@@ -11,8 +11,7 @@ from orderbook.configuration.configuration import Configuration, load_configurat
 from orderbook.core.errors import SqlError, visible, visible_lines
 from orderbook.engine.plan.describe import statement_cost
 from orderbook.engine.plan.planner import plan
-from orderbook.run.assembly import view_files, with_read
-from orderbook.views.compilation import compile_views
+from orderbook.run.assembly import compiled_beside, view_files
 from orderbook.views.library import Description, described, shipped_views, text_of
 
 # Columns of a list that is piped.
@@ -52,7 +51,7 @@ def _describe(configuration: Configuration, view: str) -> None:
     file = configuration.view_file(view)
     found, sql = described(file), text_of(file)
     parameters = {**{one.name: one.default for one in found.parameters}, **configuration.parameters}
-    program = compile_views(with_read(configuration, [file]), configuration.parameters)
+    program = compiled_beside(configuration, file)
     read = [trigger.relation for trigger in program.program.triggers]
     lines = [view, "", f"  {found.measures}."]
     lines += [f"  source: {found.source}"] if found.source else []

@@ -35,6 +35,18 @@ def delay(text: str) -> int:
     return int(length)
 
 
+def seconds(text: str) -> float:
+    """The seconds that a number, or a length as of `nanoseconds`, says. Raises UserError for another text."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return nanoseconds(text) / 1e9
+    except UserError:
+        raise UserError(f"give seconds, or a length with a unit as 25s or 1.5h, not {text!r}") from None
+
+
 SIZE_UNITS = {"GB": 10**9, "MB": 10**6, "KB": 10**3, "": 1}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(GB|MB|KB|)\s*", re.IGNORECASE | re.ASCII)
 

@@ -32,8 +32,7 @@ from orderbook.core.units import moment_text, value_text
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.program_start import Backend
 from orderbook.engine.runtime.subscriptions import ViewEvent
-from orderbook.run.assembly import view_files, with_read
-from orderbook.views.compilation import compile_views
+from orderbook.run.assembly import compiled_beside, view_files
 from orderbook.views.encoding.values import decoder, encode_value
 from orderbook.views.library import declared_views
 from orderbook.views.program import CompiledProgram
@@ -242,10 +241,7 @@ class ViewTests:
         chosen = test.given.get("set") or {}
         key = (file, folder, *sorted((name, str(value)) for name, value in chosen.items()))
         if key not in self._programs:
-            parameters = {**here.parameters, **chosen}
-            self._programs[key] = compile_views(
-                with_read(here, [file]), parameters, materialize=here.engine.materialize
-            )
+            self._programs[key] = compiled_beside(here, file, chosen)
         return self._programs[key]
 
 

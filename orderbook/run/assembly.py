@@ -4,11 +4,12 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -27,8 +28,9 @@ from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.order_views import strategy_of
 from orderbook.strategies.strategy import StrategyDefinition, load_strategy, parameters_named
 from orderbook.views.binding.nodes import CreateStrategy
+from orderbook.views.binding.parameters import ParameterError
 from orderbook.views.binding.parser import parse, position
-from orderbook.views.compilation import bound_source, compile_source, texts_of
+from orderbook.views.compilation import bound_source, compile_source, compile_texts, texts_of
 from orderbook.views.library import (
     declared_strategies,
     declared_views,
@@ -95,7 +97,8 @@ def assemble(configuration: Configuration) -> Assembly:
     files = with_read(configuration, declared)
     levels = Levels(level_of(configuration.engine.materialize))
     texts = [without_strategies(text, in_sql) for text in texts_of(files)]
-    program = _compiled(texts, configuration.parameters, levels)
+    with _parameters_placed(configuration):
+        program = _compiled(texts, configuration.parameters, levels)
     used = parameters_of(view.sql for view in program.catalog.views)
     used.update(*(parameters_named(strategy.kind) for strategy in in_python.values()))
     strategies = tuple(
@@ -103,6 +106,31 @@ def assemble(configuration: Configuration) -> Assembly:
     )
     configuration.check_parameters(used, lambda: _parameters_elsewhere(configuration))
     return Assembly(configuration, tuple(files), program, shown, strategies)
+
+
+def compiled_beside(
+    configuration: Configuration, file: Path, given: Mapping[str, Parameter] = MappingProxyType({})
+) -> CompiledProgram:
+    """The program of a file alone with what it reads, by the parameters of a configuration under those given.
+
+    Raises SqlError, and ConfigurationError for a parameter of the configuration that has a wrong value.
+    """
+    levels = Levels(level_of(configuration.engine.materialize))
+    with _parameters_placed(configuration, given):
+        texts = texts_of(with_read(configuration, [file]))
+        return compile_texts(texts, {**configuration.parameters, **given}, levels=levels)
+
+
+@contextmanager
+def _parameters_placed(configuration: Configuration, given: Collection[str] = ()) -> Iterator[None]:
+    """What is wrong with a value of the configuration is told where that stands."""
+    try:
+        yield
+    except ParameterError as error:
+        if error.name in given:
+            raise
+        reason = f"{error.reason}; declared at {error.file or 'SQL'}:{error.line}:{error.column}"
+        raise configuration.error(("parameters", error.name), reason) from None
 
 
 # Of this process: a command looks at what it runs first, or runs it again.

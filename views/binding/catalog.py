@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib import resources
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any
 
 from sqlglot import exp
 
@@ -20,12 +18,13 @@ from orderbook.core.errors import SqlError
 from orderbook.core.recent import Recent
 from orderbook.views import types
 from orderbook.views.binding.bound import Catalog, RowPattern, Source, View
+from orderbook.views.binding.checks import CHECK_FORM, Bound, bounds_of
 from orderbook.views.binding.expressions import is_built_in
 from orderbook.views.binding.grouping import ViewDefinition
 from orderbook.views.binding.macros import Macros
 from orderbook.views.binding.nodes import CreateRelation, CreateView
 from orderbook.views.binding.orders import OwnRows, check_orders, with_rules
-from orderbook.views.binding.parser import TYPES, SqlText, Statement, parse, parse_parameters, shown
+from orderbook.views.binding.parser import TYPES, SqlText, Statement, parse
 from orderbook.views.binding.queries import QueryBinder
 from orderbook.views.binding.scope import identifier, nearest
 from orderbook.views.binding.typed_nodes import interval_of
@@ -49,14 +48,6 @@ _TYPES = {
     exp.DType.VARCHAR: types.TEXT,
     exp.DType.TIMESTAMP: types.TIMESTAMP,
 }
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.GT: exp.LT,
-    exp.LTE: exp.GTE,
-    exp.GTE: exp.LTE,
-    exp.EQ: exp.EQ,
-}
-_CHECK_FORM = "CHECK takes a range of one column, as in price >= 0 or price BETWEEN 0 AND 1000"
 
 
 def declare(statement: Statement) -> Relation:
@@ -167,19 +158,10 @@ def _decimal(node: exp.DataType, text: SqlText) -> Type:
     return types.decimal(precision, scale)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """`column op value`, op one of the sqlglot comparison classes."""
-
-    column: exp.Column
-    op: type[exp.Expr]
-    value: Decimal
-
-
 def _narrow(node: exp.Expr, columns: dict[str, Column], text: SqlText) -> None:
-    bounds = _bounds(node, text)
+    bounds = bounds_of(node, text)
     if len({b.column.name.lower() for b in bounds}) > 1:
-        raise text.error(f"a CHECK over several columns is not supported; {_CHECK_FORM}", node)
+        raise text.error(f"a CHECK over several columns is not supported; {CHECK_FORM}", node)
     for bound in bounds:
         name = identifier(bound.column.this, text)
         column = _column(name, columns, bound.column, text)
@@ -192,7 +174,7 @@ def _narrow(node: exp.Expr, columns: dict[str, Column], text: SqlText) -> None:
         columns[name] = replace(column, type=narrowed)
 
 
-def _narrowed(kind: Type, bound: _Bound) -> Type:
+def _narrowed(kind: Type, bound: Bound) -> Type:
     """The scaled integers of `kind` on the right side of the bound."""
     numerator, denominator = bound.value.as_integer_ratio()
     numerator *= 10**kind.scale
@@ -207,66 +189,6 @@ def _narrowed(kind: Type, bound: _Bound) -> Type:
     if bound.op is exp.LT:
         high = min(high, ceiling - 1)
     return replace(kind, low=low, high=high)
-
-
-def _bounds(node: exp.Expr, text: SqlText) -> list[_Bound]:
-    match node:
-        case exp.Paren():
-            return _bounds(node.this, text)
-        case exp.And():
-            return [b for part in node.flatten() for b in _bounds(part, text)]
-        case exp.Between(this=exp.Column()) if not node.args.get("symmetric"):
-            low, high = (_number(node.args[k], text) for k in ("low", "high"))
-            return [_Bound(node.this, exp.GTE, low), _Bound(node.this, exp.LTE, high)]
-        case exp.Expr(this=exp.Column()) if type(node) in _MIRRORED:
-            return [_Bound(node.this, type(node), _number(node.expression, text))]
-        case exp.Expr(expression=exp.Column()) if type(node) in _MIRRORED:
-            return [_Bound(node.expression, _MIRRORED[type(node)], _number(node.this, text))]
-    raise text.error(f"this CHECK is not supported; {_CHECK_FORM}", node)
-
-
-def _number(node: Any, text: SqlText) -> Decimal:
-    if isinstance(node, exp.Paren):
-        return _number(node.this, text)
-    if isinstance(node, exp.Neg):
-        return _number(node.this, text).copy_negate()
-    if isinstance(node, exp.Literal) and not node.is_string and node.name.replace(".", "", 1).isdigit():
-        return Decimal(node.name)
-    raise text.error(f"a number is needed here; {_CHECK_FORM}", node)
-
-
-def default_parameters(texts: Sequence[tuple[str | None, str]]) -> dict[str, Parameter]:
-    """What CREATE PARAMETER of SQL texts gives as the values of parameters, by name.
-
-    Raises SqlError where a value is no constant, or one parameter has two.
-    """
-    found: dict[str, Parameter] = {}
-    for file, sql in texts:
-        for statement in parse_parameters(file, sql):
-            name, node = identifier(statement.tree.this, statement.text), statement.tree.expression
-            value = _default(node, statement.text)
-            if found.setdefault(name, value) != value:
-                message = f"parameter {name} is {found[name]} elsewhere, not {value}; rename it"
-                raise statement.text.error(message, statement.tree.this)
-    return found
-
-
-def _default(node: exp.Expr, text: SqlText) -> Parameter:
-    if isinstance(node, exp.Boolean):
-        return bool(node.this)
-    if isinstance(node, exp.Literal) and node.is_string:
-        return str(node.this)
-    sign, number = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
-    if isinstance(number, exp.Literal) and not number.is_string:
-        with suppress(InvalidOperation):
-            value = Decimal(number.name)
-            if value.is_finite():
-                return sign * (int(value) if number.name.isdecimal() else value)
-    raise text.error(
-        f"DEFAULT takes a number or a string, not {shown(node.sql())}; a length of time is '1 minute', "
-        "and INTERVAL :name where it is read",
-        node,
-    )
 
 
 def bind(

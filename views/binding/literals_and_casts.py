@@ -86,7 +86,7 @@ def _interval(binder: Binder, node: exp.Interval, scope: Scope) -> Expression:
     length, months = span(binder, node, scope)
     if months:
         instead = "use days, or DATE_TRUNC and TIME_BUCKET for calendar units"
-        raise refusal(binder, "INTERVAL of months or years", instead, node)
+        raise refusal(binder, f"{_of_parameter(node)}INTERVAL of months or years", instead, node)
     return typed_nodes.number(length)
 
 
@@ -98,8 +98,13 @@ def span(binder: Binder, node: exp.Interval, scope: Scope) -> tuple[int, int]:
     else:
         parsed = amounts([(str(written), node.args["unit"].name if node.args.get("unit") else "SECOND")])
     if parsed is None:
-        raise binder.text.error("this INTERVAL cannot be read; write it as in INTERVAL '5 minutes'", node)
+        why = f"{_of_parameter(node)}this INTERVAL cannot be read; write it as in INTERVAL '5 minutes'"
+        raise binder.text.error(why, node)
     return parsed
+
+
+def _of_parameter(node: exp.Interval) -> str:
+    return f"parameter :{node.this.name}: " if isinstance(node.this, exp.Placeholder) else ""
 
 
 def _written(binder: Binder, node: exp.Interval, scope: Scope) -> Any:

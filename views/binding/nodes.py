@@ -36,9 +36,12 @@ class CreateStrategy(CreateView):
 
 
 class CreateParameter(exp.Expression):
-    """CREATE PARAMETER: `this` the name, `expression` what :name stands for where it is given no value."""
+    """CREATE PARAMETER: `this` the name, `expression` what :name stands for where it is given no value.
 
-    arg_types: ClassVar = {"this": True, "expression": True}
+    `check` is the condition that a value must meet.
+    """
+
+    arg_types: ClassVar = {"this": True, "expression": True, "check": False}
 
 
 class CreateMacro(exp.Expression):

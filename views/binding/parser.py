@@ -274,7 +274,10 @@ class DeclarationParser(Parser):
         if not self._match(TokenType.DEFAULT):
             self.raise_error("expected DEFAULT and a value after the parameter's name")
         value = self.marked(self._parse_unary) or self.raise_error("expected a value after DEFAULT")
-        return self.expression(CreateParameter(this=name, expression=value))
+        check = None
+        if self._curr and self._is_check():
+            check = self._parse_check().this
+        return self.expression(CreateParameter(this=name, expression=value, check=check))
 
     def _parse_create_macro(self) -> Any:
         name = self._parse_name("macro")

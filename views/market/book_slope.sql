@@ -3,7 +3,7 @@
 -- Source: R. Naes, J. Skjeltorp, "Order book characteristics and the volume-volatility relation" (Journal of Financial
 -- Markets, 2006).
 -- Cost: O(groups * log n), 38,634 ns an event.
-CREATE PARAMETER slope_levels DEFAULT 20; -- how many levels of each side
+CREATE PARAMETER slope_levels DEFAULT 20 CHECK (slope_levels >= 1); -- how many levels of each side
 CREATE VIEW bid_slope AS
 WITH l AS (
     SELECT venue, symbol, price, SUM(volume) OVER (PARTITION BY venue, symbol ORDER BY price DESC) AS depth,

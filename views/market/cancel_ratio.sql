@@ -3,7 +3,7 @@
 -- Source: Commission Delegated Regulation (EU) 2017/566 (RTS 9 of MiFID II), article 3: orders, changes and
 -- cancellations over transactions, less 1.
 -- Cost: O(1), 129 ns an event.
-CREATE PARAMETER bar DEFAULT '1 minute'; -- how long a bar is
+CREATE PARAMETER bar DEFAULT '1 minute' CHECK (bar > INTERVAL '0 seconds'); -- how long a bar is
 CREATE VIEW order_counts AS
 SELECT venue, symbol, TIME_BUCKET(INTERVAL :bar, ts) AS bar,
        COUNT(*) FILTER (WHERE action IN ('add', 'modify', 'cancel'))

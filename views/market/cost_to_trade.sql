@@ -3,7 +3,7 @@
 -- Source: P. Irvine, G. Benston, E. Kandel, "Liquidity beyond the inside spread: measuring and using information in the
 -- limit order book" (2000): cost of round-trip trade.
 -- Cost: O(log n), 284 ns an event.
-CREATE PARAMETER size DEFAULT 10; -- the volume that is bought or sold
+CREATE PARAMETER size DEFAULT 10 CHECK (size > 0); -- the volume that is bought or sold
 CREATE VIEW buying AS
 SELECT a.venue, a.symbol, SUM(a.volume) AS depth, SUM(a.price * a.volume) AS money, MAX(a.price) AS last
 FROM asks a

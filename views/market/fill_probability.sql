@@ -3,7 +3,7 @@
 -- Source: A. Lo, A. MacKinlay, J. Zhang, "Econometric models of limit-order executions" (Journal of Financial Economics,
 -- 2002); C. Moallemi, K. Yuan, "A model for queue position valuation in a limit order book" (2016).
 -- Cost: O(log n), 433 ns an event.
-CREATE PARAMETER queue_step DEFAULT 100; -- volume ahead that makes a place in the queue
+CREATE PARAMETER queue_step DEFAULT 100 CHECK (queue_step > 0); -- volume ahead that makes a place in the queue
 CREATE VIEW ended_orders AS
 SELECT venue, symbol, side, id, placed_at, MAX(level_volume_ahead) FILTER (WHERE action = 'add') AS ahead,
        MAX(volume) FILTER (WHERE action = 'add') AS placed,

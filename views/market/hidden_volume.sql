@@ -2,7 +2,7 @@
 -- and levels. It is exact where the venue tells executions, and else also what no level could be found for.
 -- Source: N. Hautsch, R. Huang, "On the dark side of the market: identifying and analyzing hidden order placements" (2012).
 -- Cost: O(1), 72 ns an event.
-CREATE PARAMETER bar DEFAULT '1 minute'; -- how long a bar is
+CREATE PARAMETER bar DEFAULT '1 minute' CHECK (bar > INTERVAL '0 seconds'); -- how long a bar is
 CREATE VIEW hidden_volume AS
 WITH m AS (
     SELECT venue, symbol, ts, volume AS traded, 0 AS shown FROM trades

@@ -2,7 +2,7 @@
 -- Source: M. Gould, J. Bonart, "Queue imbalance as a one-tick-ahead price predictor in a limit order book" (Market
 -- Microstructure and Liquidity, 2016), over several levels.
 -- Cost: O(log n + rows), 482 ns an event.
-CREATE PARAMETER levels DEFAULT 5; -- how many levels of each side
+CREATE PARAMETER levels DEFAULT 5 CHECK (levels >= 1); -- how many levels of each side
 CREATE VIEW best_levels AS
 WITH b AS (
     SELECT venue, symbol, volume FROM bid_levels

@@ -2,7 +2,7 @@
 -- Source: R. Cont, A. Kukanov, S. Stoikov, "The price impact of order book events" (Journal of Financial Econometrics,
 -- 2014), whose depth it takes by distance.
 -- Cost: O(log n), 117 ns an event.
-CREATE PARAMETER distance_bps DEFAULT 10; -- from the mid, in basis points of it
+CREATE PARAMETER distance_bps DEFAULT 10 CHECK (distance_bps > 0); -- from the mid, in basis points of it
 CREATE VIEW near_volume AS
 SELECT t.venue, t.symbol,
        (SELECT SUM(b.volume) FROM bids b WHERE b.venue = t.venue AND b.symbol = t.symbol

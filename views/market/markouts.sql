@@ -2,9 +2,9 @@
 -- was right, below 0 the maker earned. A trade that is younger counts with the mid as it is.
 -- Source: A. Madhavan, G. Sofianos, "An empirical analysis of NYSE specialist trading" (Journal of Financial Economics, 1998).
 -- Cost: O(slice), 4,602 ns an event.
-CREATE PARAMETER first_horizon DEFAULT '1 second'; -- how long after a trade
-CREATE PARAMETER second_horizon DEFAULT '10 seconds'; -- likewise
-CREATE PARAMETER third_horizon DEFAULT '1 minute'; -- likewise
+CREATE PARAMETER first_horizon DEFAULT '1 second' CHECK (first_horizon >= INTERVAL '0 seconds'); -- how long after a trade
+CREATE PARAMETER second_horizon DEFAULT '10 seconds' CHECK (second_horizon >= INTERVAL '0 seconds'); -- likewise
+CREATE PARAMETER third_horizon DEFAULT '1 minute' CHECK (third_horizon >= INTERVAL '0 seconds'); -- likewise
 CREATE VIEW marked_trades AS
 WITH t AS (
     SELECT venue, symbol, ts, price, side, CASE WHEN side = 'buy' THEN 1 ELSE -1 END AS sign

@@ -3,8 +3,8 @@
 -- Source: K. Xu, M. Gould, S. Howison, "Multi-level order-flow imbalance in a limit order book" (Market Microstructure and
 -- Liquidity, 2018); by distance, so that a level is the same in thin and in deep books.
 -- Cost: O(1), 359 ns an event.
-CREATE PARAMETER bar DEFAULT '1 minute'; -- how long a bar is
-CREATE PARAMETER level_bps DEFAULT 1; -- basis points of a step
+CREATE PARAMETER bar DEFAULT '1 minute' CHECK (bar > INTERVAL '0 seconds'); -- how long a bar is
+CREATE PARAMETER level_bps DEFAULT 1 CHECK (level_bps > 0); -- basis points of a step
 CREATE VIEW order_flow AS
 SELECT venue, symbol, ts, side, price, CASE WHEN side = 'bid' THEN bid ELSE ask END AS best,
        CASE WHEN action = 'add' THEN volume WHEN action = 'modify' THEN remaining - volume

@@ -3,7 +3,7 @@
 -- Source: R. Cont, A. Kukanov, S. Stoikov, "The price impact of order book events" (Journal of Financial Econometrics,
 -- 2014), section 2.
 -- Cost: O(log n), 22 ns an event.
-CREATE PARAMETER bar DEFAULT '1 minute'; -- how long a bar is
+CREATE PARAMETER bar DEFAULT '1 minute' CHECK (bar > INTERVAL '0 seconds'); -- how long a bar is
 CREATE VIEW quote_flow AS
 SELECT venue, symbol, ts, id,
        CASE WHEN bid >= LAG(bid) OVER w THEN bid_volume ELSE 0 END

@@ -3,7 +3,7 @@
 -- Source: R. Huang, H. Stoll, "Dealer versus auction markets" (Journal of Financial Economics, 1996); US Securities and
 -- Exchange Commission, Regulation NMS, rule 605.
 -- Cost: O(slice), 317 ns an event.
-CREATE PARAMETER horizon DEFAULT '5 seconds'; -- how long after a trade
+CREATE PARAMETER horizon DEFAULT '5 seconds' CHECK (horizon >= INTERVAL '0 seconds'); -- how long after a trade
 CREATE VIEW realised_spread AS
 WITH t AS (
     SELECT venue, symbol, ts + INTERVAL :horizon AS later, price, volume,

@@ -2,7 +2,7 @@
 -- Source: D. Easley, M. Lopez de Prado, M. O'Hara, "The volume clock: insights into the high-frequency paradigm"
 -- (Journal of Portfolio Management, 2012).
 -- Cost: O(slice), 365 ns an event.
-CREATE PARAMETER bar_volume DEFAULT 100; -- the volume of a bar
+CREATE PARAMETER bar_volume DEFAULT 100 CHECK (bar_volume > 0); -- the volume of a bar
 CREATE VIEW running_volume AS
 WITH p AS (
     SELECT venue, symbol, ts, id, price, SUM(volume) AS volume,

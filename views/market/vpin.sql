@@ -3,8 +3,8 @@
 -- Source: D. Easley, M. Lopez de Prado, M. O'Hara, "Flow toxicity and liquidity in a high-frequency world" (Review of
 -- Financial Studies, 2012).
 -- Cost: O(slice), 332 ns an event.
-CREATE PARAMETER bar_volume DEFAULT 100; -- the volume of a bar
-CREATE PARAMETER vpin_bars DEFAULT 50; -- over how many bars, the last one included
+CREATE PARAMETER bar_volume DEFAULT 100 CHECK (bar_volume > 0); -- the volume of a bar
+CREATE PARAMETER vpin_bars DEFAULT 50 CHECK (vpin_bars >= 1); -- over how many bars, the last one included
 CREATE VIEW vpin AS
 WITH last AS (
     SELECT venue, symbol, bought, sold FROM volume_bars

@@ -3,7 +3,7 @@
 -- Source: A. Cartea, S. Jaimungal, J. Penalva, "Algorithmic and high-frequency trading" (2015), section 2.4, with weights
 -- that are linear.
 -- Cost: O(log n), 647 ns an event.
-CREATE PARAMETER reach_bps DEFAULT 20; -- from the mid, in basis points of it
+CREATE PARAMETER reach_bps DEFAULT 20 CHECK (reach_bps > 0); -- from the mid, in basis points of it
 CREATE VIEW weighted_depth AS
 SELECT t.venue, t.symbol,
        (SELECT SUM(b.volume * (b.price - (t.bid + t.ask) * (10000 - :reach_bps) / 20000)) FROM bids b

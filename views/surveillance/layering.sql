@@ -4,12 +4,12 @@
 -- Source: Commission Delegated Regulation (EU) 2016/522, annex II, section 1 (layering and spoofing); FINRA, Regulatory
 -- Notice 12-46.
 -- Cost: O(slice), 147 ns an event.
-CREATE PARAMETER layer_window DEFAULT '500 milliseconds'; -- in which all are cancelled
-CREATE PARAMETER layer_life DEFAULT '2 seconds'; -- how long an order rests, at most
-CREATE PARAMETER layer_order_value DEFAULT 40000; -- price times volume of an order, at least
-CREATE PARAMETER layers DEFAULT 4; -- prices, at least
-CREATE PARAMETER layer_value DEFAULT 160000; -- price times volume of all, at least
-CREATE PARAMETER layer_ratio DEFAULT 4; -- volume of all for each unit executed of the other side, at least
+CREATE PARAMETER layer_window DEFAULT '500 milliseconds' CHECK (layer_window > INTERVAL '0 seconds'); -- in which all are cancelled
+CREATE PARAMETER layer_life DEFAULT '2 seconds' CHECK (layer_life >= INTERVAL '0 seconds'); -- how long an order rests, at most
+CREATE PARAMETER layer_order_value DEFAULT 40000 CHECK (layer_order_value >= 0); -- price times volume of an order, at least
+CREATE PARAMETER layers DEFAULT 4 CHECK (layers >= 1); -- prices, at least
+CREATE PARAMETER layer_value DEFAULT 160000 CHECK (layer_value >= 0); -- price times volume of all, at least
+CREATE PARAMETER layer_ratio DEFAULT 4 CHECK (layer_ratio >= 0); -- volume of all for each unit executed of the other side, at least
 CREATE VIEW layers_cancelled AS
 SELECT venue, symbol, side, CASE WHEN side = 'bid' THEN 'ask' ELSE 'bid' END AS other_side,
        TIME_BUCKET(INTERVAL :layer_window, ts) AS span, COUNT(DISTINCT price) AS prices, COUNT(*) AS orders,

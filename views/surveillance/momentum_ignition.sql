@@ -2,11 +2,11 @@
 -- to trade against it; when, how much was traded, how far the price went and came back.
 -- Source: Commission Delegated Regulation (EU) 2016/522, annex II, section 1 (momentum ignition).
 -- Cost: O(log n), 31 ns an event.
-CREATE PARAMETER ignition_window DEFAULT '1 second'; -- how long a span is
-CREATE PARAMETER ignition_bps DEFAULT 10; -- how far the price goes, at least
-CREATE PARAMETER ignition_back DEFAULT 0.5; -- share of it that comes back, at least
-CREATE PARAMETER ignition_trades DEFAULT 5; -- trades one after the other, at least: those of one time are of one order
-CREATE PARAMETER ignition_sided DEFAULT 0.8; -- share of the volume that is of one side, at least
+CREATE PARAMETER ignition_window DEFAULT '1 second' CHECK (ignition_window > INTERVAL '0 seconds'); -- how long a span is
+CREATE PARAMETER ignition_bps DEFAULT 10 CHECK (ignition_bps >= 0); -- how far the price goes, at least
+CREATE PARAMETER ignition_back DEFAULT 0.5 CHECK (ignition_back BETWEEN 0 AND 1); -- share of it that comes back, at least
+CREATE PARAMETER ignition_trades DEFAULT 5 CHECK (ignition_trades >= 1); -- trades one after the other, at least: those of one time are of one order
+CREATE PARAMETER ignition_sided DEFAULT 0.8 CHECK (ignition_sided BETWEEN 0 AND 1); -- share of the volume that is of one side, at least
 CREATE VIEW ignition_spans AS
 SELECT venue, symbol, TIME_BUCKET(INTERVAL :ignition_window, ts) AS span, COUNT(*) AS trades, COUNT(DISTINCT ts) AS times,
        SUM(volume) AS volume,

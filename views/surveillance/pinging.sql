@@ -2,10 +2,10 @@
 -- somebody looks for hidden orders; when, how many, and from which row of book_events to which. Of venues that tell orders.
 -- Source: Commission Delegated Regulation (EU) 2016/522, annex II, section 1 (entering small orders to ascertain hidden ones).
 -- Cost: O(log n), 107 ns an event.
-CREATE PARAMETER ping_life DEFAULT '5 milliseconds'; -- how long an order rests, at most
-CREATE PARAMETER ping_value DEFAULT 20000; -- price times volume of an order, at most
-CREATE PARAMETER pings DEFAULT 20; -- of them in a span, at least
-CREATE PARAMETER ping_window DEFAULT '1 second'; -- how long a span is
+CREATE PARAMETER ping_life DEFAULT '5 milliseconds' CHECK (ping_life >= INTERVAL '0 seconds'); -- how long an order rests, at most
+CREATE PARAMETER ping_value DEFAULT 20000 CHECK (ping_value >= 0); -- price times volume of an order, at most
+CREATE PARAMETER pings DEFAULT 20 CHECK (pings >= 1); -- of them in a span, at least
+CREATE PARAMETER ping_window DEFAULT '1 second' CHECK (ping_window > INTERVAL '0 seconds'); -- how long a span is
 CREATE VIEW pinging AS
 SELECT venue, symbol, side, TIME_BUCKET(INTERVAL :ping_window, ts) AS span, COUNT(*) AS orders, SUM(volume) AS volume,
        MIN(price) AS lowest, MAX(price) AS highest, MIN(number) AS first, MAX(number) AS last

@@ -3,11 +3,11 @@
 -- Source: Dodd-Frank Act, section 747 (bidding or offering with the intent to cancel before execution); ESMA, MAR guidance,
 -- and Commission Delegated Regulation (EU) 2016/522, annex II.
 -- Cost: O(slice), 145 ns an event.
-CREATE PARAMETER spoof_value DEFAULT 100000; -- price times volume of an order, at least
-CREATE PARAMETER spoof_share DEFAULT 0.5; -- of the volume of its level that an order is, at least
-CREATE PARAMETER spoof_ratio DEFAULT 4; -- its volume for each unit executed of the other side meanwhile, at least
-CREATE PARAMETER spoof_bps DEFAULT 10; -- how far from the best price it is, at most
-CREATE PARAMETER spoof_life DEFAULT '2 seconds'; -- how long it rests, at most
+CREATE PARAMETER spoof_value DEFAULT 100000 CHECK (spoof_value >= 0); -- price times volume of an order, at least
+CREATE PARAMETER spoof_share DEFAULT 0.5 CHECK (spoof_share BETWEEN 0 AND 1); -- of the volume of its level that an order is, at least
+CREATE PARAMETER spoof_ratio DEFAULT 4 CHECK (spoof_ratio >= 0); -- its volume for each unit executed of the other side meanwhile, at least
+CREATE PARAMETER spoof_bps DEFAULT 10 CHECK (spoof_bps >= 0); -- how far from the best price it is, at most
+CREATE PARAMETER spoof_life DEFAULT '2 seconds' CHECK (spoof_life >= INTERVAL '0 seconds'); -- how long it rests, at most
 CREATE VIEW spoof_orders AS
 SELECT venue, symbol, number, side, id, broker_id, price, volume, placed_at, ts AS cancelled_at,
        CASE WHEN side = 'bid' THEN 'ask' ELSE 'bid' END AS other_side
