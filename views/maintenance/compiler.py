@@ -38,6 +38,7 @@ from orderbook.views.maintenance.generated_columns import generated_columns
 from orderbook.views.maintenance.leading_limits import with_leading_limits
 from orderbook.views.maintenance.materialise import Collected, Materialiser
 from orderbook.views.maintenance.neighbours import Beyond, expanded, rows_beyond
+from orderbook.views.maintenance.null_rows import with_null_rows_apart
 from orderbook.views.maintenance.ordering import (
     named_map,
     named_parameters,
@@ -194,7 +195,8 @@ class Compiler:
         for variable, poly in view.lets:
             name = f"{view.name}_{variable.name.rpartition('_')[0]}"
             with materialiser.keeping(upkeep):
-                lets.append((variable, self._let(name, self._limited(poly, bound), bound, materialiser)))
+                summed = with_null_rows_apart(self._limited(poly, bound), bound)
+                lets.append((variable, self._let(name, summed, bound, materialiser)))
             bound |= {variable}
         return Result(
             view.name,
