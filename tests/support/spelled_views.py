@@ -62,7 +62,31 @@ _OPENS = (
     "(SELECT symbol, side, price, FIRST_VALUE(price) OVER (PARTITION BY {} ORDER BY {}) AS first FROM t) d"
 )
 
+_MOVES = "(SELECT symbol, price - LAG(price) OVER (PARTITION BY symbol ORDER BY ts, id) AS m FROM t{}) d"
+_OF_A = " WHERE symbol = 'A'"
+_ABOVE = "(SELECT {} FROM t c WHERE c.price > b.price)"
+
 FAMILIES: Mapping[str, Family] = {
+    "moves of one partition": Family(
+        Cost.LOGARITHMIC,
+        (
+            f"SELECT SUM(m * m) AS v FROM {_MOVES.format('')} {_OF_A}",
+            f"SELECT SUM(m * m) AS v FROM {_MOVES.format(_OF_A)}",
+            f"SELECT SUM(m * m) FILTER (WHERE symbol = 'A') AS v FROM {_MOVES.format('')}",
+            f"SELECT SUM(CASE WHEN symbol = 'A' THEN m * m END) AS v FROM {_MOVES.format('')}",
+        ),
+    ),
+    "volume of rows that few are above": Family(
+        Cost.LOGARITHMIC,
+        tuple(
+            f"SELECT SUM(b.size) AS v, SUM(b.price * b.size) AS w FROM t b WHERE {few}"
+            for few in (
+                f"{_ABOVE.format('COUNT(*)')} < 3",
+                f"0.25 * (SELECT SUM(size) FROM t) > {_ABOVE.format('COALESCE(SUM(c.size), 0)')}",
+                f"COALESCE({_ABOVE.format('SUM(c.size)')}, 0) <= 4",
+            )
+        ),
+    ),
     "order flow as a sum of choices": Family(
         Cost.LOGARITHMIC,
         tuple(

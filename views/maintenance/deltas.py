@@ -602,6 +602,7 @@ def _again(
         near = _near(term, relation, sure)
         sides = product(*_sides(term, relation, sure)) if near is None else near
         limits = product(*extreme_limits(term, relation)) * sides
+    limits *= product(*_asked_of_all(term, relation))
     for i, domain in enumerate(domains):
         body = _marked(Poly((term,)), declaration.keys) * limits
         for earlier in domains[:i]:
@@ -614,6 +615,25 @@ def _again(
             pieces.append(Piece(keys, ((MINUS_ONE, *rest),), "+=", False, given))
             pieces.append(Piece(keys, (rest,), "+=", True, given))
     return pieces
+
+
+def _asked_of_all(term: Term, relation: Relation) -> Iterator[Cmp]:
+    """What the changed row must be for the term to have any of it: constants that all its rows have."""
+    rows = [f.args for f in _rows_of(term, relation.name)]
+    for place, parameter in enumerate(parameters(relation)):
+        asked = {args[place] for args in rows}
+        if len(asked) == 1 and isinstance(constant := asked.pop(), Const):
+            yield Cmp("=", parameter, constant)
+
+
+def _rows_of(term: Term, name: str) -> Iterator[Rel]:
+    """The factors that read a relation, at any depth."""
+    for factor in term:
+        if isinstance(factor, Rel) and factor.name == name:
+            yield factor
+        elif isinstance(factor, NESTED):
+            for inner in factor.body.terms:
+                yield from _rows_of(inner, name)
 
 
 def _direct(

@@ -258,19 +258,21 @@ def _beyond(
 def next_beyond(neighbour: Neighbour, changed: Mapping[Var, Scalar]) -> tuple[Beyond, ...] | None:
     """The row whose neighbour is a changed row of its rows; None where the change does not give all of it.
 
-    None for partitions that are computed, too: a variable of the rows cannot become what is computed.
+    None for partitions that are computed, too: a variable of the rows cannot become what is computed. One
+    that is a constant is in the rows.
     """
-    around = (*neighbour.values, *neighbour.partition)
+    parts = tuple(s for s in neighbour.partition if not isinstance(s, Const))
+    around = (*neighbour.values, *parts)
     if not all(isinstance(s, Var) and s in changed for s in around):
         return None
-    if not all(isinstance(changed[s], Var) for s in neighbour.partition if isinstance(s, Var)):
+    if not all(isinstance(changed[s], Var) for s in parts if isinstance(s, Var)):
         return None
     keys = tuple(dict.fromkeys(s for s in around if isinstance(s, Var)))
     if len(keys) < len(around):
         return None
     rows, places = canonical(keys, neighbour.body)
     values = tuple(changed[v] for v in neighbour.values)
-    partition = tuple(changed[s] for s in neighbour.partition if isinstance(s, Var))
+    partition = tuple(changed[s] for s in parts if isinstance(s, Var))
     return _beyond(rows, places, tuple(not g for g in neighbour.greatest), values, partition, 1, 0).row
 
 
