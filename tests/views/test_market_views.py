@@ -12,7 +12,9 @@ from uncompiled import run_uncompiled
 
 from orderbook.engine.plan.describe import statement_cost
 from orderbook.engine.plan.planner import plan
+from orderbook.views.compilation import compile_views
 from orderbook.views.library import described, shipped_file, shipped_views
+from orderbook.views.types import Kind
 
 NAMES = [name for name in shipped_views() if "/" in name]
 every_view = pytest.mark.parametrize("name", NAMES)
@@ -78,3 +80,21 @@ def test_generated_code_of_detectors_has_the_rows_of_the_interpreter(part: Calla
 
 def test_generated_code_of_detectors_in_one_program_has_the_rows_of_the_interpreter() -> None:
     run_uncompiled("market_views.py", "together")
+
+
+@every_view
+def test_a_key_is_of_the_type_of_the_column_that_shows_it(name: str) -> None:
+    for result in compiled(name).results:
+        shown = {column.scalar: column.type.kind for column in result.columns}
+        assert all(shown.get(key.variable, key.type.kind) is key.type.kind for key in result.keys), (
+            result.name
+        )
+
+
+def test_texts_that_order_rows_are_shown_as_texts() -> None:
+    groups = "SELECT ts, side, SUM(volume) AS volume FROM trades GROUP BY ts, side"
+    moves = "SELECT ts, volume - LAG(volume) OVER (ORDER BY ts) AS move"
+    for shown in ("", ", side"):
+        sql = f"CREATE VIEW g AS {groups}; CREATE VIEW v AS {moves}{shown} FROM g"
+        kinds = {key.name: key.type.kind for key in compile_views(sql).program.results[-1].keys}
+        assert kinds["side"] is Kind.TEXT

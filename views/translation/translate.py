@@ -92,7 +92,7 @@ def _optional(names: Names, rows: CountedRows) -> tuple[CountedRows, tuple[Var, 
         if variable is None:
             body = product(Val(choose(value.valid, value.scalar, NULL)))
             variable = names.lift(name, body, lifts, scalar_type(value.scalar, names.types))
-        names.shown[variable] = value.type
+        names.show(variable, value.type)
         variables[variable] = None
         return Value(variable, value.type, not_null(variable))
 

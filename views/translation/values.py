@@ -554,8 +554,13 @@ class Names:
         if not isinstance(key, Var) or value.valid not in (TRUE, not_null(key)) or key in taken:
             body = product(Val(choose(value.valid, value.scalar, NULL)))
             key = self.lift(name, body, lifts, scalar_type(value.scalar, self.types))
-        self.shown[key] = value.type
+        self.show(key, value.type)
         return key
+
+    def show(self, variable: Var, kind: Type) -> None:
+        """A variable is shown as a type, but a text as a text where an order compares it by a number."""
+        if kind.kind is Kind.TEXT or self.types[variable].kind is not Kind.TEXT:
+            self.shown[variable] = kind
 
     def copy(self, rows: Poly, keep: frozenset[Var]) -> tuple[Poly, dict[Var, Scalar]]:
         """The rows once more, with new names for the variables they bind but those of `keep`.
