@@ -24,11 +24,13 @@ from orderbook.engine.log.log import Log, SyncPolicy
 from orderbook.engine.runtime.engine_state import program_hash
 from orderbook.feeds.change_stream import RelationChange
 from orderbook.feeds.merge import ChangeItem
+from orderbook.market.events import Events
 from orderbook.market.instruments import Instruments
 from orderbook.run.event_queue import Stamped
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.compilation import compile_views
+from orderbook.views.program import Sql
 
 SQL = """
 CREATE STREAM quotes (symbol TEXT, volume BIGINT CHECK (volume BETWEEN 0 AND 1000000));
@@ -114,12 +116,22 @@ def configuration(folder: Path, alerts: str) -> Configuration:
 
 
 class AlertRun:
-    """A process with a log, from what the folder holds; `now` is the clock of its alerts."""
+    """A process with a log, from what the folder holds; `now` is the clock of its alerts. sql: its views.
 
-    def __init__(self, folder: Path, options: Configuration, now: Callable[[], int] = time.time_ns) -> None:
-        own = compile_views(SQL)
+    instruments: those whose events it is given.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        options: Configuration,
+        now: Callable[[], int] = time.time_ns,
+        sql: Sql = SQL,
+        instruments: Instruments = Instruments(()),
+    ) -> None:
+        own = compile_views(sql)
         self.engine = GatedEngine(own, "interpreter")
-        self.pipeline = Pipeline(self.engine, Instruments(()))
+        self.pipeline = Pipeline(self.engine, instruments)
         self.log = Log.open(folder / "log", journal.IDENTITY, policy=SyncPolicy(0))
         checkpoints = checkpoints_of(folder / "log")
         self.durable = DurableRun(self.pipeline, self.log, checkpoints, keep=1)
@@ -140,7 +152,11 @@ class AlertRun:
             for op, symbol, volume in changes
         ]
         message[-1] = message[-1]._replace(last=True)
-        item = Stamped(self.durable.clock.stamp(), 0, ChangeItem("test", message))
+        self.accept(ChangeItem("test", message))
+
+    def accept(self, message: ChangeItem | Events) -> None:
+        """A message of changes or events."""
+        item = Stamped(self.durable.clock.stamp(), 0, message)
         self.durable.accept([item])
         self.durable.apply(item)
         self.alerts.look()

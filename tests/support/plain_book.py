@@ -94,3 +94,30 @@ def read(source: Iterable[np.ndarray]) -> np.ndarray:
     """All events of a source."""
     batches = list(source)
     return np.concatenate(batches) if batches else np.empty(0, EVENT)
+
+
+def lost_after(events: np.ndarray, places: Iterable[int]) -> list[np.ndarray]:
+    """The messages of one instrument's events, whose book is lost, and told anew, after some of them."""
+    lost, found, book = set(places), list[np.ndarray](), PlainBook()
+    for place, message in enumerate(messages([events])):
+        found.append(message)
+        for event in message:
+            book.apply(event)
+        if place in lost:
+            found += _told_anew(book, message[-1])
+    return found
+
+
+def _told_anew(book: PlainBook, last: np.void) -> list[np.ndarray]:
+    """Messages at the time of an event: the book is stale, then cleared, filled and valid."""
+    events = np.zeros(3 + len(book.orders), EVENT)
+    for name in ("instrument", "exchange_time", "receive_time", "sequence"):
+        events[name] = last[name]
+    events["side"] = Side.NONE
+    events["action"][[0, -1]], events["flags"][[0, -1]] = Action.STATE, Flag.LAST
+    events["volume"][[0, -1]] = BookState.STALE, BookState.VALID
+    events["action"][1] = Action.CLEAR
+    for event, (order_id, (side, price, volume)) in zip(events[2:], book.orders.items(), strict=False):
+        event["action"], event["flags"], event["order_id"] = Action.ADD, Flag.SNAPSHOT, order_id
+        event["side"], event["price"], event["volume"] = side, price, volume
+    return [events[:1], events[1:]]
