@@ -1,6 +1,6 @@
 """The detectors of views/surveillance beside plain Python, on recordings and flow with injected abuse.
 
-In a replay and in a live run. The plain rules share nothing with the SQL, nor those of book_events with books.
+In a replay and in a live run. The plain rules share nothing with SQL, nor those of book_events with books.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ def to_the_close(seed: int) -> Events:
 
 
 def beside_one_without_trades(events: Events) -> Events:
-    """The events, and the same of a second instrument, where what was executed is cancelled without a trade."""
+    """The events, and the same of a second instrument: what was executed is cancelled without a trade."""
     quiet = events.copy()
     quiet["instrument"] = 1
     quiet["action"][quiet["action"] == Action.EXECUTE] = Action.REDUCE
