@@ -13,7 +13,7 @@ import pytest
 from alert_support import SECRET, AlertRun, Receiver, configuration, crashed, settle
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import PATIENCE, examples
 
 from orderbook.alerts import notifier
 from orderbook.alerts.channels import DeliveryError, Service, Webhook
@@ -115,18 +115,19 @@ def test_exactly_the_configured_alerts_arrive_over_crashes(seed: int, crashes: l
 def test_a_hanging_receiver_holds_up_neither_the_engine_nor_another_channel(
     tmp_path: Path, receiver: Receiver
 ) -> None:
-    hanging = Receiver(lambda _: 60.0)
-    text = RULE.replace('["desk"]', '["desk", "other"]') + desk(hanging) + desk(receiver, "other")
+    # Nobody gives up a request, nor answers it, before the test is over.
+    hanging = Receiver(lambda _: 10.0 * PATIENCE)
+    text = RULE.replace('["desk"]', '["desk", "other"]') + desk(receiver, "other")
+    text += desk(hanging, more=f'timeout = "{10 * PATIENCE}s"')
     run = AlertRun(tmp_path, configuration(tmp_path, text))
     run.apply([("+", "A", 9)])
     settle(lambda: hanging.requests and receiver.taken)
-    began = time.monotonic()
     for number in range(200):
         run.apply([("-", "A", 9 - 9 * (number % 2)), ("+", "A", 9 * (number % 2))])
     run.alerts.save()
     settle(lambda: len(receiver.taken) == 201)
-    # A hang is 60 s, and there is only one request under way.
-    assert time.monotonic() - began < 30 and len(hanging.requests) == 1
+    # It still hangs, and there is only one request under way.
+    assert len(hanging.requests) == 1
     hanging.close()
     run.close()
 
@@ -140,7 +141,7 @@ def test_what_is_acknowledged_is_not_told_to_others(tmp_path: Path, receiver: Re
 
     def after(seconds: int) -> list[str]:
         clock[0] += seconds * 10**9
-        run.alerts._asked.ask(lambda: None).result(10)
+        run.alerts._asked.ask(lambda: None).result(PATIENCE)
         time.sleep(0.05)
         settle(lambda: not (run.alerts._store.waiting("desk") + run.alerts._store.waiting("boss")))
         return sorted(f"{kind} {key}" for kind, _, key in receiver.told())
@@ -149,10 +150,10 @@ def test_what_is_acknowledged_is_not_told_to_others(tmp_path: Path, receiver: Re
     run.apply([("+", "B", 9)])
     run.alerts.save()
     assert after(1) == ["raised A", "raised B"]
-    listed = run.alerts.listed().result(10)["alerts"]
+    listed = run.alerts.listed().result(PATIENCE)["alerts"]
     (first,) = [one["alert"] for one in listed if one["key"] == json_of(["A"])]
-    assert run.alerts.acknowledge(first, "me").result(10) == 1
-    assert run.alerts.acknowledge(first, "me").result(10) == 0
+    assert run.alerts.acknowledge(first, "me").result(PATIENCE) == 1
+    assert run.alerts.acknowledge(first, "me").result(PATIENCE) == 0
     assert after(10) == ["raised A", "raised B", "repeated B"]
     assert after(5) == ["escalated B", "raised A", "raised B", "repeated B"]
     # Whoever has been told once more is told again, too: desk, and the one it was escalated to.
@@ -162,7 +163,7 @@ def test_what_is_acknowledged_is_not_told_to_others(tmp_path: Path, receiver: Re
     run.alerts.save()
     assert [one for one in after(100) if one.startswith("res")] == ["resolved A", "resolved B", "resolved B"]
     with pytest.raises(DataError, match="no alert 'nothing'"):
-        run.alerts.acknowledge("nothing", "me").result(10)
+        run.alerts.acknowledge("nothing", "me").result(PATIENCE)
     run.close()
 
 
@@ -177,23 +178,23 @@ def test_what_is_silenced_is_told_when_that_ends_if_it_is_still_so(
 ) -> None:
     clock = [10**18]
     run = AlertRun(tmp_path, configuration(tmp_path, RULE + desk(receiver)), lambda: clock[0])
-    run.alerts.silence("large", {"symbol": "A"}, 60.0, "me").result(10)
-    other = run.alerts.silence("*", {"symbol": "B"}, 3600.0, "me").result(10)
+    run.alerts.silence("large", {"symbol": "A"}, 60.0, "me").result(PATIENCE)
+    other = run.alerts.silence("*", {"symbol": "B"}, 3600.0, "me").result(PATIENCE)
     for symbol in "ABC":
         run.apply([("+", symbol, 9)])
     run.alerts.save()
     settle(lambda: receiver.told() == [("raised", "large", "C")])
-    assert len(run.alerts.listed().result(10)["silences"]) == 2
+    assert len(run.alerts.listed().result(PATIENCE)["silences"]) == 2
     clock[0] += 61 * 10**9
     settle(lambda: len(receiver.taken) == 2)
     assert receiver.told()[-1] == ("raised", "large", "A")
-    run.alerts.end_silence(other["silence"]).result(10)
+    run.alerts.end_silence(other["silence"]).result(PATIENCE)
     settle(lambda: len(receiver.taken) == 3)
     for rule, seconds, match in (("larg", 1.0, "large"), ("large", 0.0, "366 days")):
         with pytest.raises(DataError, match=match):
-            run.alerts.silence(rule, {}, seconds, "").result(10)
+            run.alerts.silence(rule, {}, seconds, "").result(PATIENCE)
     with pytest.raises(DataError, match="no silence 77"):
-        run.alerts.end_silence(77).result(10)
+        run.alerts.end_silence(77).result(PATIENCE)
     run.close()
 
 
@@ -214,7 +215,7 @@ def test_more_than_the_rate_limit_are_told_as_one(tmp_path: Path, receiver: Rece
     run = AlertRun(tmp_path, options, lambda: clock[0])
     run.apply([("+", "F", 9)])
     run.alerts.save()
-    assert [one["limited"] for one in run.alerts.listed().result(10)["alerts"]].count(True) == 4
+    assert [one["limited"] for one in run.alerts.listed().result(PATIENCE)["alerts"]].count(True) == 4
     clock[0] += 61 * 10**9
     settle(lambda: len(receiver.taken) == 3)
     assert list(receiver.taken.values())[-1]["data"]["message"].startswith("large: 4 more")
@@ -276,7 +277,7 @@ def test_alerts_are_kept_over_restarts_and_given_up_in_the_end(tmp_path: Path, r
     clock[0] += 25 * 3600 * 10**9
     run = AlertRun(tmp_path, options, lambda: clock[0])
     settle(lambda: not run.alerts._store.waiting("desk"))
-    assert len(run.alerts.listed().result(10)["alerts"]) == 1
+    assert len(run.alerts.listed().result(PATIENCE)["alerts"]) == 1
     run.close()
     assert len({id_ for id_, _ in receiver.requests}) == 1
     assert any("given up 1" in line for line in run.alerts.summary())

@@ -344,7 +344,8 @@ def test_explain_says_where_the_seconds_of_a_start_go(orderbook: Program) -> Non
     assert {"Python and imports", "SQL bound", "deltas and maps", "plan", "functions in Python"} <= set(
         seconds
     )
-    assert sum(seconds.values()) == pytest.approx(2 * seconds["total"], abs=0.02)
+    # Each is rounded to milliseconds.
+    assert abs(sum(seconds.values()) - 2 * seconds["total"]) < 0.0006 * (len(seconds) + 1)
     assert re.search(r"functions were compiled, [0-9,]+ read from ", result.out)
     refused = orderbook("explain", "sobi", "--timings", "--stage", "m3")
     assert refused.status == 2 and "--timings takes neither" in refused.err
