@@ -110,7 +110,7 @@ def test_alerts_are_listed_acknowledged_and_silenced_while_it_runs(
             run.terminate()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

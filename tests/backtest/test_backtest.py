@@ -37,7 +37,7 @@ def flow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("granularity", "cut"), [("event", (2, 7)), ("message", (3,)), ("interval:1000000", (7,)), ("end", (2,))]
 )

@@ -98,6 +98,7 @@ def test_rows_are_those_of_blocks(drawn: Drawn, granularity: str, batch: int) ->
         assert found == expected
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("granularity", ["event", "message", "interval:1000000", "end"])
 def test_compiled_stages_of_quotes_and_book_events(granularity: str, tmp_path: Path) -> None:
     write_records(tmp_path / "flow", 900, 1, 2, 5, apart=True)

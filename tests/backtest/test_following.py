@@ -82,7 +82,7 @@ class Followed:
 CASES = [("depth", DEPTH, 3), ("everything", VIEWS, 1), ("brokers", VIEWS, 1), ("recent", TIMED, 1)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("view", "sql", "partitions"), CASES)
 def test_days_that_come_in_order_are_gone_on_with(
     tmp_path: Path, view: str, sql: str, partitions: int
@@ -105,7 +105,7 @@ def test_days_that_come_in_order_are_gone_on_with(
     ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("view", "sql", "partitions"), CASES)
 def test_files_that_come_in_any_order_end_as_a_backtest(
     tmp_path: Path, view: str, sql: str, partitions: int, sample_seed: int

@@ -89,7 +89,7 @@ def stamps_of(job: Job) -> list[int]:
     return job.history("depth")["stamp"].unique().sort().to_list()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("granularity", "partitions", "pieces"),
     [("event", 1, 4), ("message", 3, 3), ("interval:1000000", 1, 3), ("end", 3, 2), ("end", 1, 2)],

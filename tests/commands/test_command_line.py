@@ -383,7 +383,7 @@ def test_explain_gives_a_cost_for_every_statement(orderbook: Program) -> None:
     assert len(costs) == len(statements) > 10 and "O(log n)" in of_updates
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("view", ["sobi", "market/markouts", "surveillance/spoofing", "resilience"])
 def test_explain_tells_scripts_all_that_its_text_says(orderbook: Program, view: str) -> None:
     told = json.loads(orderbook("explain", view, "--json").out)

@@ -80,7 +80,7 @@ def job_of(folder: Path, log: Path, views: tuple[str, ...] = ()) -> tuple[Job, A
     return open_job(folder), outcome.summaries
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lots", [(1,), (1, 1, 30), (30, 1, 1), (10, 30, 1), (30, 30, 30)])
 def test_the_figures_are_those_of_the_session(lots: tuple[int, ...], tmp_path: Path) -> None:
     orders, fills, restarts = ORDERS(), FILLS(), len(lots) - 1

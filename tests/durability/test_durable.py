@@ -26,7 +26,7 @@ from paths import SUPPORT
 RUNNER = SUPPORT / "crash_runner.py"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("policy", ["batch", "20us", "never"])
 @pytest.mark.parametrize("power", [True, False], ids=["power failure", "kill"])
 def test_crashes(policy: str, power: bool, sample_seed: int) -> None:

@@ -53,7 +53,7 @@ def checked(
     return told
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("simulation", "processes"), [("at once", 3), ("constant", 1), ("drawn", 4)])
 @pytest.mark.parametrize("strategies", list(STRATEGIES))
 def test_all_are_equal(

@@ -123,6 +123,7 @@ def play(engine: orderbook.Engine, event: Call) -> str | None:
     return None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_an_engine_goes_on_as_if_it_had_never_stopped(before: Backend, after: Backend) -> None:
     other = program()

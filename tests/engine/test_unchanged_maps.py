@@ -45,6 +45,7 @@ def trigger_of(entry: Entry) -> str:
     return next(function for function in text.split("\n\n\n") if "def insert_" in function)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_and_what_is_told_of_them_equal_the_interpreters(entry: Entry, seed: int) -> None:

@@ -48,6 +48,7 @@ ENTRIES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
 def test_rows_and_what_is_told_of_them_equal_the_interpreters(entry: Entry) -> None:
     assert check(entry, 0, 80) > 80

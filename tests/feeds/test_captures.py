@@ -124,7 +124,7 @@ def compared_books(source: CaptureSource, events: np.ndarray, tickers: Any, thin
     return counts
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("capture", CAPTURES, ids=_names)
 def test_a_capture_directly_and_over_sockets(
     capture: Capture,

@@ -121,7 +121,7 @@ def written(path: Path, schema: str, records: list[bytes], **options: Any) -> Pa
     return path
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_random_records(tmp_path: Path, schema: str) -> None:
     for seed in SEEDS:

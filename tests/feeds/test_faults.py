@@ -57,7 +57,7 @@ def test_without_faults(dialect: Dialect) -> None:
     assert report.compared > 100 and report.callbacks > 100
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("dialect", "name", "names"), ALONE, ids=[f"{d}-{n}" for d, n, _ in ALONE])
 def test_each_fault_alone(dialect: Dialect, name: str, names: tuple[str, ...]) -> None:
     names = names or (name,)

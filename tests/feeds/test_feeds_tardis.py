@@ -216,6 +216,7 @@ def test_trades_of_one_time_are_a_message_and_keep_their_ids(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("depth", [1, 5, 25])
 def test_snapshots_are_given_as_what_changed(tmp_path: Path, depth: int) -> None:
     chance = random.Random(depth)

@@ -204,7 +204,7 @@ def hostile(texts: tuple[str, ...]) -> st.SearchStrategy[bytes]:
     return st.one_of(values, values, other_bytes, good, other, st.binary(max_size=40))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @every_exchange
 def test_every_hostile_value_in_every_place(name: str) -> None:
     victim = Victim(name)
@@ -321,7 +321,7 @@ def test_monsters(name: str) -> None:
     victim.recover()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @every_exchange
 def test_what_is_remembered_of_hostile_frames_is_bounded(name: str, caplog: pytest.LogCaptureFixture) -> None:
     # What the test's own log keeps is no memory of the feed's.

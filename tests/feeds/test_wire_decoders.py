@@ -87,7 +87,7 @@ def test_recordings_are_decoded_alike(
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", RECORDED)
 def test_spoilt_frames_are_decoded_alike(
     name: str,

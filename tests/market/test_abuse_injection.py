@@ -132,7 +132,7 @@ def check(clean: np.ndarray, events: np.ndarray, injector: Injector) -> None:
 
 
 # Each third seed has other symbols and another strength.
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("options", [{}, {"levels": 20, "resting": 30}, {"rate": 200.0, "imbalance": 2.0}])
 def test_generated_flow_with_every_kind_of_abuse(seed: int, options: dict[str, Any]) -> None:

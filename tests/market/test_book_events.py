@@ -302,6 +302,7 @@ RECORDED = (
 _MOST = 2_500
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "reasons"), RECORDED)
 def test_rows_of_recordings_follow_the_plain_rules(name: str, reasons: set[str], shared_data: Path) -> None:
     merger = Merger([open_source(str(shared_data / name))])

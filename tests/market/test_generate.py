@@ -19,6 +19,7 @@ def flow(events: int, symbols: int, levels: int, seed: int, **options: Any) -> n
     return np.concatenate(list(generate(events, symbols, levels, seed, **options)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("events", [1, 2, 37, 70_001])
 def test_the_events_are_the_same_for_every_batch_size(events: int) -> None:
     expected = flow(events, 3, 20, 5)

@@ -115,7 +115,7 @@ def right(one: Served) -> Rows:
     return one.run.engine.frame("depth").select("symbol", "orders", "best").sort("symbol").rows()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("door", ["postgres", "flight", "mcp", "page"])
 def test_an_honest_client_is_answered_rightly(one: Served, mcp: str, door: str) -> None:
     server = one.run.server.pid

@@ -129,7 +129,7 @@ def test_a_users_view_and_strategies_beside_those_that_ship(python: Path, folder
     assert "did you mean 'strategies.sobi'" in run(python, folder, *PROGRAM, "replay", *wrong, status=2)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("module", "extra", "arguments"),
     [

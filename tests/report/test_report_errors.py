@@ -57,6 +57,7 @@ def within(alarms: np.ndarray, runs: int, low: float = 0.05, high: float = 0.05)
     return bool(low - 3.3 * (low / runs) ** 0.5 <= rate <= high + 3.3 * (high / runs) ** 0.5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("phi", "kind"),
     [(0.0, "walk"), (0.5, "walk"), (0.9, "walk"), (0.98, "walk"), (0.9, "bouncing"), (0.9, "volatile")],
@@ -162,6 +163,7 @@ def test_horizons_are_those_that_there_is_time_for() -> None:
     assert drawn_horizons(found[0]) == (10**7, 3 * SECOND, 60 * SECOND) and drawn_horizons(()) == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("phi", "kind"), [(0.0, "walk"), (0.9, "walk"), (0.98, "walk"), (0.9, "volatile")])
 def test_what_foretells_nothing_is_significant_as_often_as_said(
     phi: float, kind: str, sample_seed: int

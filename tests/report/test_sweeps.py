@@ -67,6 +67,7 @@ def earned(equity: pl.DataFrame, name: str, start: int, end: int) -> float:
     return float(worth[1] - worth[0])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("train", [None, 1, 2])
 def test_each_period_is_traded_by_what_earned_most_before(job: Path, train: int | None) -> None:
     report = report_of(open_job(job))

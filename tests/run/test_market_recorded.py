@@ -249,7 +249,7 @@ FILES = {"last_bar": "bars"}
 ORDERED_BY = {"bars": "bar", "ofi": "bar", "volume_profile": "price"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("computed", COMPUTED, ids=lambda c: c.__name__)
 def test_a_view_equals_plain_python_on_a_recording(computed: Computed, shared_data: Path) -> None:
     name = FILES.get(computed.__name__, computed.__name__)

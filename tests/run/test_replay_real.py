@@ -186,7 +186,7 @@ def compare_with_duckdb(path: Path, views: dict[str, int]) -> Counter[str]:
     return compared
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @every_recording
 def test_numba_equals_duckdb_over_the_whole_file(recording: Recording, shared_data: Path) -> None:
     compare_views(shared_data / recording.path, recording.sobi_positions, SAMPLED)
@@ -264,7 +264,7 @@ def _event(action: Action, side: Side, order_id: int, price: int, volume: int) -
     return cast(np.void, event[()])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @every_recording
 def test_interpreter_equals_numba_after_every_event(recording: Recording, shared_data: Path) -> None:
     path = shared_data / recording.path
@@ -289,7 +289,7 @@ def test_interpreter_equals_numba_after_every_event(recording: Recording, shared
     assert changed >= compared / 5
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @every_recording
 def test_interpreter_equals_numba_on_the_whole_book(recording: Recording, shared_data: Path) -> None:
     """Totals cost the interpreter nothing that grows with the book."""

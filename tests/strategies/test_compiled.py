@@ -69,7 +69,7 @@ def outcome(
     return by_strategy, found, held
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("feed", ["orders", "levels"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_compiled_methods_order_as_the_same_rules_in_python(

@@ -76,7 +76,7 @@ def outcome(kinds: list[type[Strategy]], options: TradingOptions, parts: list[np
     return updates, list(Patient.told), states, pipeline.host.summary(), views, clocks
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "feed"), [("at once", "prints"), ("late", "orders"), ("late", "levels"), ("careful", "levels")]
 )

@@ -117,7 +117,7 @@ def program(request: pytest.FixtureRequest) -> CompiledProgram:
     return compile_views([packaged_views() / "touch.sql", SQL[request.param]])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("options", list(OPTIONS))
 @pytest.mark.parametrize("shifted", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_rows_become_the_orders_of_the_plain_rules(

@@ -156,7 +156,7 @@ FED = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("options", "feed"), FED)
 def test_what_is_kept_of_orders_decides_in_the_loop_as_in_python(
     program: CompiledProgram,
@@ -275,7 +275,7 @@ def limited() -> dict[str, CompiledProgram]:
     return {name: compile_views([packaged_views() / "touch.sql", sql]) for name, sql in LIMITED.items()}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("orders", "limit", "value"),
     [("three orders", "max_order_volume", D("0.2")), ("three orders", "max_position", D("0.9")),

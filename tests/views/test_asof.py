@@ -13,7 +13,7 @@ LENGTH = 40
 FEW = 20
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "key"), COMPILED)
 def test_one_of_several_rows_is_taken(name: str, key: str | None) -> None:
     """By generated code that is compiled, for some of every kind of key."""

@@ -94,7 +94,7 @@ def text(name: str, form: str, number: int, level: str) -> str:
     return f"CREATE VIEW {name}{level} AS {FORMS[form].format(n=number)};"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_views_that_come_and_go_leave_what_their_texts_come_to(seed: int) -> None:
     chance = random.Random(seed)

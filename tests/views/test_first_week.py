@@ -26,7 +26,7 @@ def test_an_analytic_is_as_the_page_says(analytic: Analytic) -> None:
     check_word(analytic, LENGTH, [InterpreterRuntime, GeneratedRuntime])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("analytic", OTHERS, ids=lambda a: a.name)
 def test_another_is_as_the_page_says(analytic: Analytic) -> None:
     check_word(analytic, LENGTH, [InterpreterRuntime])

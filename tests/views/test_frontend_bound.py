@@ -37,6 +37,7 @@ def test_bound_text(path: Path) -> None:
     assert text == path.with_suffix(".txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", PAIRS, ids=lambda p: p.stem)
 def test_means_what_duckdb_means(path: Path) -> None:
     catalog = bound(path)

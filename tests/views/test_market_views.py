@@ -35,7 +35,7 @@ def test_a_parameter_has_one_default_in_all_files() -> None:
             assert defaults.setdefault(one.name, one.default) == one.default, (name, one)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @every_view
 def test_an_event_costs_what_the_file_says(name: str) -> None:
     found = plan(compiled(name))
@@ -43,7 +43,7 @@ def test_an_event_costs_what_the_file_says(name: str) -> None:
     assert described(shipped_file(name)).cost.startswith(str(cost))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @every_view
 def test_a_view_equals_duckdb_after_every_event(name: str) -> None:
     shown = (check(name, seed) for seed in range(4))

@@ -36,7 +36,7 @@ def check(entry: Entry, materialize: str, usual: int, steps: int) -> None:
     run()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @at_lower_levels
 @named(SAMPLE)
 def test_a_view_equals_duckdb_at_lower_levels(entry: Entry, materialize: str) -> None:

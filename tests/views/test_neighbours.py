@@ -15,7 +15,7 @@ from orderbook.engine.plan.planner import plan
 LENGTH = 18
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> None:
     """By the interpreter; and an event costs so much."""

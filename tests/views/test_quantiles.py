@@ -59,6 +59,7 @@ def expected(kind: str, rows: list[SqlValue]) -> tuple[SqlValue, ...]:
     return (*found, mode("mode", values), mode("mode_desc", values))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_quantiles_and_modes_are_those_of_the_rows(kind: str, runtime: str) -> None:

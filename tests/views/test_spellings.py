@@ -8,7 +8,7 @@ from uncompiled import run_uncompiled
 LENGTH = 24
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "schema"), cases())
 def test_spellings_cost_the_same_and_equal_duckdb_after_every_event(name: str, schema: str) -> None:
     """By the interpreter."""

@@ -103,7 +103,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("construct", "query", "cost", "kind", "spelling"), CASES)
 def test_a_declaration_keeps_the_class_or_is_named(
     construct: str, query: str, cost: str, kind: str, spelling: str

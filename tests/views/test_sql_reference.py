@@ -21,7 +21,7 @@ def test_the_tables_are_read_whole() -> None:
     assert len(MAINTAINED) > 40 and len(REFUSED) > 35 and len(REWRITES) > len(REFUSED) - 4
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("construct", "query", "cost"), MAINTAINED, ids=[r[0] for r in MAINTAINED])
 def test_example_costs_what_the_reference_says(construct: str, query: str, cost: str) -> None:
     found = plan(compile_views(f"{DECLARATIONS}CREATE VIEW v AS {query}").program)

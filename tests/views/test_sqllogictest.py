@@ -107,7 +107,7 @@ def test_division_truncates_between_integers_only() -> None:
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SAMPLED)
 def test_sampled_queries_equal_sqlite_after_every_change(
     name: str, shared_data: Path, sample_seed: int

@@ -51,13 +51,13 @@ def check(name: str, keys: bool, runtime: Runtime, count: int, seed: int) -> Non
         assert wrong is None, f"{name}, event {number}, {change}: {wrong}"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_equals_duckdb_after_every_event(name: str) -> None:
     check(name, True, InterpreterRuntime(compiled(view(name, True))), 60, 0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", JOINS)
 def test_a_join_without_keys_equals_duckdb_after_every_event(name: str) -> None:
     check(name, False, InterpreterRuntime(compiled(view(name, False))), 40, 0)

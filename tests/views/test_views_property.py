@@ -26,7 +26,7 @@ STEPS = 12
 every_view = pytest.mark.parametrize(
     "entry",
     [
-        pytest.param(e, id=e.name, marks=() if e.name in WERE_WRONG else pytest.mark.sampled(5))
+        pytest.param(e, id=e.name, marks=() if e.name in WERE_WRONG else pytest.mark.sampled(10))
         for e in CATALOGUE
     ],
 )
