@@ -6,6 +6,7 @@ the same cut, and the others are one number.
 """
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from orderbook.views.calculus import (
     Apply,
@@ -57,7 +58,7 @@ def _asked_inside(term: Term, bound: frozenset[Var]) -> Iterator[Var]:
             yield column
 
 
-def _asks(factor: Factor, there: Val) -> bool:
+def _asks(factor: Factor, there: Val) -> TypeGuard[Lift]:
     """Whether a sum has only rows for which the condition holds."""
     return (
         isinstance(factor, Lift)
