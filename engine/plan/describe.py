@@ -26,7 +26,7 @@ from orderbook.engine.plan.steps import (
     TriggerPlan,
     steps_of,
 )
-from orderbook.engine.plan.stores import is_one_row, layout_of
+from orderbook.engine.plan.stores import are_first_rows, is_one_row, layout_of
 from orderbook.views.calculus import (
     Scalar,
     Var,
@@ -216,24 +216,24 @@ def _step_cost(plan: Plan, step: Step) -> Cost:
 
 def _loop_cost(plan: Plan, step: Loop) -> Cost:
     """The keys of a directory in a range are no more than the entries that the next loop finds by them."""
-    directory = any(d.name == step.map for d in plan.directories)
+    directory = next((d for d in plan.directories if d.name == step.map), None)
     if step.map in plan.scratch:
         return Cost.LOGARITHMIC
     if step.range is not None and any(c.leading for c in step.range.cuts):
         return Cost.ROWS
     if step.range is not None:
         return Cost.LOGARITHMIC if directory or step.range.of_null else Cost.SLICE
-    if _at_most_one(plan, step):
-        return Cost.CONSTANT
-    if directory or step.map in _maps_of_groups(plan):
-        return Cost.GROUPS
-    return Cost.SLICE if step.known else Cost.LINEAR
-
-
-def _at_most_one(plan: Plan, step: Loop) -> bool:
-    """Whether the known keys have a primary key of rows that bind all keys of the map."""
     declared = next((m for m in plan.program.maps if m.name == step.map), None)
-    return declared is not None and is_one_row(_relations(plan), declared, step.known)
+    if declared is not None and is_one_row(_relations(plan), declared, step.known):
+        return Cost.CONSTANT
+    if directory:
+        source, known = plan.program.map(directory.source), [directory.positions[i] for i in step.known]
+        return Cost.ROWS if are_first_rows(source, known) else Cost.GROUPS
+    if step.map in _maps_of_groups(plan):
+        return Cost.GROUPS
+    if declared is not None and are_first_rows(declared, step.known):
+        return Cost.ROWS
+    return Cost.SLICE if step.known else Cost.LINEAR
 
 
 def _behind_directory(plan: Plan, name: str) -> set[str]:

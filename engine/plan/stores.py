@@ -46,11 +46,12 @@ from orderbook.views.calculus import (
     map_scalar,
     scalar_variables,
     scalars_of,
+    substitute_factor,
     variable_set,
     with_body,
 )
 from orderbook.views.calculus import maps_read as maps_in
-from orderbook.views.conditions import FALSE, TRUE, is_condition, is_null, not_null
+from orderbook.views.conditions import FALSE, TRUE, is_condition, is_null, linear_form, not_null
 from orderbook.views.m3 import MapDeclaration, Program, Statement
 from orderbook.views.simplify import folded
 from orderbook.views.types import INT64_MAX, INT128_MAX, Kind, Relation, Type
@@ -270,6 +271,60 @@ def _is_one_row(
         if len(bound) == before:
             break
     return bound.issuperset(keys)
+
+
+def are_first_rows(declaration: MapDeclaration, known: Collection[int]) -> bool:
+    """Whether entries with given keys at the places `known` are of the first so many rows of an order."""
+    keys = {declaration.keys[i] for i in known}
+    terms = declaration.definition.terms
+    return bool(terms) and all(any(_is_of_first_rows(t, f, keys) for f in t) for t in terms)
+
+
+def _is_of_first_rows(term: Term, running: Factor, keys: Collection[Var]) -> bool:
+    """Whether a factor counts rows before the row at hand, all that share `keys` at most, and is small."""
+    if not isinstance(running, Lift) or not any(_limits(f, running.var) for f in term):
+        return False
+    groups = (t for f in term if isinstance(f, Exists) for t in f.body.terms)
+    rows = tuple(f for t in (term, *groups) for f in t)
+    for row in (f for f in rows if isinstance(f, Rel)):
+        shared = [_shared_with(row, rows, inner) for inner in running.body.terms]
+        if shared and None not in shared and frozenset.intersection(*shared) <= {*keys}:  # type: ignore[arg-type]
+            return True
+    return False
+
+
+def _limits(condition: Factor, value: Var) -> bool:
+    """Whether a condition sets a constant limit to a value from above."""
+    if not isinstance(condition, Cmp) or condition.op == "<>":
+        return False
+    form, _ = linear_form(Apply("-", (condition.left, condition.right))) or ({}, 0)
+    upwards = condition.op in ("<", "<=", "=") if form.get(value, 0) > 0 else condition.op in (">", ">=", "=")
+    return [*form] == [value] and upwards
+
+
+def _shared_with(row: Rel, term: Term, counted: Term) -> frozenset[Var] | None:
+    """The columns that rows counted have in common with the row; None where they are not others of its kind.
+
+    Nor where they are asked for what the row is not.
+    """
+    rows = [f for f in counted if isinstance(f, Rel)]
+    if [r.name for r in rows] != [row.name]:
+        return None
+    pairs = tuple(zip(rows[0].args, row.args, strict=True))
+    own: dict[Var, Scalar] = {a: b for a, b in pairs if a != b and isinstance(a, Var)}
+    asked = (
+        f for f in counted if f is not rows[0] and not _says_not_null(f) and variable_set(f) <= own.keys()
+    )
+    if any(substitute_factor(f, own) not in term for f in asked):
+        return None
+    return frozenset(a for a, b in pairs if a == b and isinstance(a, Var))
+
+
+def _says_not_null(factor: Factor) -> bool:
+    match factor:
+        case Val(Apply("not", (Apply("is_null", _),))):
+            return True
+    return False
 
 
 def key_of(relation: Relation, row: Sequence[Scalar]) -> frozenset[Var] | None:

@@ -443,11 +443,25 @@ class Materialiser:
         known = None if needed else self._from_known_values(term, bound)
         if known:
             return known
-        term = self._with_ranked_groups(term, bound, needed, chosen=not joined)
+        if not (joined and self._changes_beside(term, bound)):
+            term = self._with_ranked_groups(term, bound, needed, chosen=not joined)
         bound |= frozenset(v for f in term if isinstance(f, MapRef) for v in bound_by(f))
         if len(components_of(term, bound, needed, None, joined)[0]) > 1:
             apart = None
         return self._term_apart(term, bound, needed, apart, name, joined)
+
+    def _changes_beside(self, term: Term, bound: Bound) -> bool:
+        """Whether groups are compared with neighbours alone, so that a row changes few of what they count."""
+        if not any(isinstance(f, Neighbour) for f in term):
+            return False
+        groups = frozenset(v for f in term if isinstance(f, Exists | Rel) for v in bound_by(f)) - bound
+        read = (self.relations[name] for name in relations(term))
+        return all(
+            groups <= domain.keys()
+            for relation in read
+            if relation.max_rows > 1
+            for domain in nested_domains(term, relation, bound)
+        )
 
     def _term_apart(
         self, term: Term, bound: Bound, needed: Bound, apart: str | None, name: str, joined: bool

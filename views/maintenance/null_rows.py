@@ -43,7 +43,7 @@ def _apart(term: Term, bound: frozenset[Var], most: int) -> Iterator[Term]:
     there = _there(column)
     rows = tuple(_without(f, there) for f in term)
     yield from _apart((*rows, there), bound, most - 1)
-    nothing = {f.var: Const(0) for f in term if _asks(f, there)}
+    nothing = {f.var: Const(0) for f in term if isinstance(f, Lift) and _asks(f, there)}
     others = tuple(f for f in term if not _asks(f, there))
     (without,) = substitute(Poly((others,)), nothing).terms
     yield from _apart((*without, Val(Apply("is_null", (column,)))), bound, most - 1)
