@@ -66,7 +66,31 @@ _MOVES = "(SELECT symbol, price - LAG(price) OVER (PARTITION BY symbol ORDER BY 
 _OF_A = " WHERE symbol = 'A'"
 _ABOVE = "(SELECT {} FROM t c WHERE c.price > b.price)"
 
+_BARS = (
+    "(SELECT symbol, size // 2 AS bar, LAST(price ORDER BY id) AS close, SUM(size) AS v "
+    "FROM t GROUP BY symbol, size // 2) g"
+)
+_OVER_BARS = "OVER (PARTITION BY symbol ORDER BY bar ROWS {})"
+_BAR_MEANS = (
+    f"(SELECT symbol, bar, close, v, AVG(close) {_OVER_BARS.format('1 PRECEDING')} AS fast, "
+    f"AVG(v) {_OVER_BARS.format('BETWEEN 2 PRECEDING AND 1 PRECEDING')} AS slow FROM {_BARS}) d"
+)
+_LATER_MEANS = (
+    "(SELECT symbol, fast, slow, LAG(fast) OVER w AS f, LAG(slow) OVER w AS s "
+    f"FROM {_BAR_MEANS} WINDOW w AS (PARTITION BY symbol ORDER BY bar)) e"
+)
+
 FAMILIES: Mapping[str, Family] = {
+    "groups above what moves along them": Family(
+        Cost.ROWS,
+        (
+            f"SELECT symbol, COUNT(*) AS n FROM {_BAR_MEANS} WHERE close > fast GROUP BY symbol",
+            f"SELECT COUNT(*) AS n, SUM(v - slow) AS s FROM {_BAR_MEANS} WHERE v > slow",
+            f"SELECT SUM(CASE WHEN v > 2 * slow THEN close END) AS s FROM {_BAR_MEANS}",
+            f"SELECT COUNT(*) AS n FROM {_LATER_MEANS} WHERE fast > slow AND f <= s",
+        ),
+        ("declared",),
+    ),
     "moves of one partition": Family(
         Cost.LOGARITHMIC,
         (

@@ -56,7 +56,7 @@ from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.ends import compared_ends, equal_to
 from orderbook.views.maintenance.joined import joined_groups
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, from_order, in_order, next_beyond
-from orderbook.views.maintenance.sides import near_limits, side_limits
+from orderbook.views.maintenance.sides import is_sure, near_limits, side_limits
 from orderbook.views.names import apart_from, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import Relation
@@ -536,6 +536,11 @@ def _near(term: Term, relation: Relation, sure: frozenset[Var]) -> Poly | None:
     return near_limits(term, relation.name, parameters(relation), sure)
 
 
+def reaches_near(term: Term, relation: Relation, known: Mapping[str, Relation]) -> bool:
+    """Whether a changed row reaches few rows of the term, or groups: those so many places from its own."""
+    return _near(term, relation, _never_null(term, known) | _sure_parameters(relation)) is not None
+
+
 def _sides(term: Term, relation: Relation, sure: frozenset[Var]) -> Term:
     """On which side of the row its reach lies; not where a cut by what is aggregated reaches fewer."""
     aggregates = _aggregates(term)
@@ -685,9 +690,19 @@ def _never_null(term: Term, known: Mapping[str, Relation]) -> frozenset[Var]:
             columns = zip(factor.args, known[factor.name].columns, strict=True)
             found |= {a for a, c in columns if isinstance(a, Var) and not c.nullable}
         elif isinstance(factor, Exists) and factor.body.terms:
-            inner = [_never_null(t, known) for t in factor.body.terms]
+            inner = [_computed_too(t, _never_null(t, known)) for t in factor.body.terms]
             found |= frozenset(factor.group).intersection(*inner)
     return found
+
+
+def _computed_too(term: Term, sure: frozenset[Var]) -> frozenset[Var]:
+    """Variables that are never NULL, with those that are computed of them alone."""
+    for factor in term:
+        match factor:
+            case Lift(var, Poly((values,))) if all(isinstance(v, Val) for v in values):
+                if all(is_sure(v.scalar, sure) for v in values if isinstance(v, Val)):
+                    sure |= {var}
+    return sure
 
 
 def _sure_parameters(relation: Relation) -> frozenset[Var]:

@@ -46,7 +46,7 @@ from orderbook.views.conditions import is_condition, linear_form
 from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.components import Bound, components_of, split_mixed
-from orderbook.views.maintenance.deltas import joined_reach, nested_domains
+from orderbook.views.maintenance.deltas import joined_reach, nested_domains, reaches_near
 from orderbook.views.maintenance.generated_columns import GeneratedColumns
 from orderbook.views.maintenance.neighbours import with_neighbours_found
 from orderbook.views.materialization import Upkeep, is_base_map
@@ -457,10 +457,10 @@ class Materialiser:
         groups = frozenset(v for f in term if isinstance(f, Exists | Rel) for v in bound_by(f)) - bound
         read = (self.relations[name] for name in relations(term))
         return all(
-            groups <= domain.keys()
+            all(groups <= domain.keys() for domain in nested_domains(term, relation, bound))
+            or reaches_near(term, relation, self.relations)
             for relation in read
             if relation.max_rows > 1
-            for domain in nested_domains(term, relation, bound)
         )
 
     def _term_apart(
@@ -495,24 +495,29 @@ class Materialiser:
         So an index over the value answers the comparison.
         """
         compared, result = list(components), list(outside)
+        values: dict[tuple[int, Scalar], Var] = {}
         for place, factor in enumerate(outside):
             if not isinstance(factor, Cmp) or factor.op == "<>":
                 continue
-            beside = tuple(f for f in outside if f is not factor and _not_null(f) is None)
-            wanted = needed | variable_set(beside)
-            for i, component in enumerate(compared):
+            for i, component in enumerate(components):
                 local = bound_in(component) - bound
                 for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
+                    beside = (f for f in outside if _not_null(f) is None and not _is_range_of(own, f, local))
+                    wanted = needed | variable_set(tuple(f for f in beside if f is not factor))
                     free = local if factor.op == "=" else local - wanted
                     if not _given(other, local) or not _is_computed(own, component, free):
                         continue
                     if factor.op == "=" and not _replaces_columns(own, result, needed):
                         continue
-                    value = self._value_of(own, component, bound | needed | variable_set(outside))
-                    if value is not None:
-                        compared[i] = (*component, value)
-                        sides = (value.var, other) if own is factor.left else (other, value.var)
-                        result[place] = Cmp(factor.op, *sides)
+                    if (i, own) not in values:
+                        taken = bound | needed | variable_set(outside)
+                        value = self._value_of(own, compared[i], taken)
+                        if value is None:
+                            continue
+                        values[i, own] = value.var
+                        compared[i] = (*compared[i], value)
+                    sides = (values[i, own], other) if own is factor.left else (other, values[i, own])
+                    result[place] = Cmp(factor.op, *sides)
         return compared, tuple(result)
 
     def _at_equal_values(
@@ -749,6 +754,14 @@ def _given(scalar: Scalar, local: Bound) -> bool:
     """Whether the scalar has variables, none of them local."""
     used = variable_set(Val(scalar))
     return bool(used) and not used & local
+
+
+def _is_range_of(scalar: Scalar, factor: Factor, local: Bound) -> bool:
+    """Whether a factor bounds a scalar by a value from outside."""
+    if not isinstance(factor, Cmp) or factor.op in ("=", "<>"):
+        return False
+    sides = (factor.left, factor.right), (factor.right, factor.left)
+    return any(own == scalar and _given(other, local) for own, other in sides)
 
 
 def _is_computed(scalar: Scalar, component: Term, free: Bound) -> bool:

@@ -6,7 +6,9 @@ What is so of all ways by which a term reads the row's relation limits what has 
 same before the event as after it. So a row that comes last in its order reaches few others.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 
 from orderbook.views.calculus import (
     MIRRORED,
@@ -27,14 +29,19 @@ from orderbook.views.calculus import (
     bound_by,
     product,
     relations,
+    scalar_variables,
     substitute,
+    substitute_scalar,
     variable_set,
 )
 from orderbook.views.conditions import linear_form
 from orderbook.views.names import apart_from, canonical, used_outside
 
-# Of a variable, `<=` or `>=`, and a column of the changed row: what has to be added to that column.
-Sides = Mapping[tuple[Var, str, Var], int]
+# Of a variable, or what is computed, `<=` or `>=`, and the same of the changed row: what to add to that.
+Sides = Mapping[tuple[Scalar, str, Scalar], int]
+# What is never NULL of what is not.
+_TOTAL = frozenset({"+", "-", "*", "neg", "date_trunc", "date_part"})
+_DIVISIONS = frozenset({"floor_div", "ceil_div", "trunc_div", "round_div", "mod"})
 
 
 def side_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset[Var]) -> Term:
@@ -51,8 +58,8 @@ def side_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset
     for (variable, op, column), distances in shared.items():
         distance = max(distances) if op == "<=" else min(distances)
         equal = not any(distances) and not any(shared.get((variable, MIRRORED[op], column), [1]))
-        if variable in bound and column in sure and not equal:
-            there = Apply("+", (column, Const(distance))) if distance else column
+        if variable in bound and is_sure(column, sure) and not equal:
+            there: Scalar = Apply("+", (column, Const(distance))) if distance else column
             limits.append(Cmp(op, variable, there))
     return tuple(limits)
 
@@ -64,22 +71,20 @@ def near_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset
     between the two. By the first place of the order alone these are no more, and the difference of two
     running sums. A sum of disjoint terms: rows from the changed one on, and rows before it.
     """
-    looks = [f for f in term if isinstance(f, Neighbour) and relation in relations(f)]
-    if not any(f.away for f in looks):
+    looks = list(_looks(term, relation))
+    if not any(f.away for f in looks) or looks[0] not in term:
         return None
     look = looks[0]
     here, column, visible = look.order[0], _column_of(look, relation, row), used_outside(term)
     bound = frozenset(v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f))
-    if column is None or not isinstance(here, Var) or here not in bound or not {here, column} <= sure:
+    if column is None or not isinstance(here, Var) or here not in bound:
         return None
-    for other in looks[1:]:
-        if (
-            other.apart
-            or not _in_one_order(look, other, visible)
-            or _column_of(other, relation, row) != column
-        ):
-            return None
-    steps = _steps_from(term, relation, row, looks, here, column)
+    if here not in sure or not is_sure(column, sure):
+        return None
+    steps_to = _steps_to(looks, look, visible)
+    if steps_to is None or any(f.apart or _column_of(f, relation, row) != column for f in looks[1:]):
+        return None
+    steps = _steps_from(term, relation, row, steps_to, here, column)
     if steps is None:
         return None
     after, before = steps
@@ -89,28 +94,60 @@ def near_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset
     return Poly(tuple(limits))
 
 
+def _looks(term: Term, relation: str) -> Iterator[Neighbour]:
+    """The neighbours in rows of a relation, those of the term before those of its aggregates."""
+    for factor in term:
+        if isinstance(factor, Neighbour) and relation in relations(factor):
+            yield factor
+    for lift in (f for f in term if isinstance(f, Lift)):
+        for inner in lift.body.terms:
+            yield from _looks(inner, relation)
+
+
+def _steps_to(
+    looks: Sequence[Neighbour], first: Neighbour, visible: frozenset[Var]
+) -> dict[Neighbour, int] | None:
+    """How many steps from the row at hand each neighbour is at most, also where it is one of a neighbour.
+
+    None where they are not all rows of one order.
+    """
+    found: dict[Neighbour, int] = {}
+    for look in looks:
+        steps = look.steps
+        origin = look
+        while origin.order != first.order:
+            before = [f for f in found if f.vars == origin.order and f.greatest == look.greatest]
+            if not before:
+                return None
+            origin = before[0]
+            steps += origin.steps
+        if not _in_one_order(first, replace(look, order=first.order), visible):
+            return None
+        found[look] = steps
+    return found
+
+
 def _steps_from(
-    term: Term, relation: str, row: tuple[Var, ...], looks: list[Neighbour], here: Var, column: Var
+    term: Term, relation: str, row: tuple[Var, ...], looks: Mapping[Neighbour, int], here: Var, column: Scalar
 ) -> tuple[int, int] | None:
     """How many steps after the changed row the rows are at most that it reaches, and how many before it."""
     after = before = 0
+    for look, steps in looks.items():
+        if look.greatest[0]:
+            after = max(after, steps)
+        else:
+            before = max(before, steps)
     ordered = (*term, *(Cmp("<=" if f.greatest[0] else ">=", f.vars[0], here) for f in looks))
-    for factor in term:
-        if isinstance(factor, Neighbour) and relation in relations(factor):
-            if factor.greatest[0]:
-                after = max(after, factor.steps)
-            else:
-                before = max(before, factor.steps)
-            continue
-        for way in _ways((factor,), relation, row):
+    for factor in (f for f in term if not isinstance(f, Neighbour)):
+        for way in _ways((factor,), relation, row, looks):
             sides = _with_compared(way, ordered)
             at_most, at_least = (_is_beyond(sides, here, op, column) for op in ("<=", ">="))
             if at_most and at_least:
                 after = max(after, 1)
             reaching = {
                 op: [
-                    f.steps
-                    for f in looks
+                    steps
+                    for f, steps in looks.items()
                     if f.greatest[0] is (op == "<=") and _is_beyond(sides, f.vars[0], op, column)
                 ]
                 for op in ("<=", ">=")
@@ -126,12 +163,47 @@ def _steps_from(
     return after, before
 
 
-def _column_of(look: Neighbour, relation: str, row: tuple[Var, ...]) -> Var | None:
-    """The column that the first place of the order is, if the changed row is one of the neighbour's rows."""
-    reading = [f for t in look.body.terms for f in t if relation in relations((f,))]
-    if len(look.body.terms) != 1 or len(reading) != 1 or not isinstance(reading[0], Rel):
-        return None
-    return next((p for a, p in zip(reading[0].args, row, strict=True) if a == look.values[0]), None)
+def is_sure(scalar: Scalar, sure: frozenset[Var]) -> bool:
+    """Whether a scalar is never NULL where the variables of `sure` are not."""
+    match scalar:
+        case Var():
+            return scalar in sure
+        case Const(value):
+            return value is not None
+        case Apply(op, (left, Const(int() as divisor))) if op in _DIVISIONS:
+            return divisor != 0 and is_sure(left, sure)
+        case Apply(op, args):
+            return op in _TOTAL and all(is_sure(a, sure) for a in args)
+    return False
+
+
+def _column_of(look: Neighbour, relation: str, row: tuple[Var, ...]) -> Scalar | None:
+    """The first place of the order, of the changed row, if it is one of the neighbour's rows or groups."""
+    rows = look.body.terms
+    while len(rows) == 1:
+        reading = [f for f in rows[0] if relation in relations((f,))]
+        if len(reading) != 1 or not isinstance(reading[0], Rel | Exists):
+            return None
+        if isinstance(reading[0], Rel):
+            return columns_of(reading[0], rows[0], row).get(look.values[0])
+        rows = reading[0].body.terms
+    return None
+
+
+def columns_of(rows: Rel, term: Term, row: Sequence[Var]) -> dict[Var, Scalar]:
+    """What the variables of a relation's rows, and what a term computes of them, are of one `row`."""
+    found: dict[Var, Scalar] = {a: p for a, p in zip(rows.args, row, strict=True) if isinstance(a, Var)}
+    for factor in term:
+        match factor:
+            case Lift(variable, Poly((values,))) if variable_set(values) <= found.keys() and values:
+                scalars = [f.scalar for f in values if isinstance(f, Val)]
+                if len(scalars) == len(values) and variable not in found:
+                    found[variable] = substitute_scalar(reduce(_times, scalars), found)
+    return found
+
+
+def _times(left: Scalar, right: Scalar) -> Scalar:
+    return Apply("*", (left, right))
 
 
 def _in_one_order(one: Neighbour, other: Neighbour, visible: frozenset[Var]) -> bool:
@@ -145,7 +217,7 @@ def _in_one_order(one: Neighbour, other: Neighbour, visible: frozenset[Var]) -> 
     return (one.order, one.partition, forms[0]) == (other.order, other.partition, forms[1])
 
 
-def _is_beyond(sides: Sides, variable: Var, op: str, column: Var) -> bool:
+def _is_beyond(sides: Sides, variable: Var, op: str, column: Scalar) -> bool:
     """Whether the variable is known to be `op` the column."""
     distance = sides.get((variable, op, column))
     return distance is not None and (distance <= 0 if op == "<=" else distance >= 0)
@@ -168,16 +240,23 @@ def _near(look: Neighbour, side: Cmp, steps: int, term: Term) -> Term:
     return (side, *counted, Cmp("<", Apply("-", (to_here.var, to_row.var)), Const(steps)))
 
 
-def _ways(term: Term, relation: str, row: tuple[Var, ...]) -> Iterator[Sides]:
-    """For each way that the term reads the row, at any depth, on which sides of it variables are."""
-    for factor in term:
+def _ways(term: Term, relation: str, row: tuple[Var, ...], but: Collection[Factor] = ()) -> Iterator[Sides]:
+    """For each way that the term reads the row, at any depth, on which sides of it variables are.
+
+    Not for those by the factors `but`.
+    """
+    for factor in (f for f in term if f not in but):
         if isinstance(factor, Rel) and factor.name == relation:
-            pairs = zip(factor.args, row, strict=True)
-            own = {(a, op, p): 0 for a, p in pairs if isinstance(a, Var) for op in ("<=", ">=")}
+            columns = columns_of(factor, term, row)
+            ends = dict[Scalar, Scalar](columns.items())
+            for scalar in (s for f in term if isinstance(f, Cmp) for s in (f.left, f.right)):
+                if isinstance(scalar, Apply) and {*scalar_variables(scalar)} <= columns.keys():
+                    ends[scalar] = substitute_scalar(scalar, columns)
+            own = {(end, op, column): 0 for end, column in ends.items() for op in ("<=", ">=")}
             yield _with_compared(own, term)
         elif isinstance(factor, NESTED) and relation in relations(factor):
             for inner in factor.body.terms:
-                for way in _ways((*inner, *_beside(factor)), relation, row):
+                for way in _ways((*inner, *_beside(factor)), relation, row, but):
                     yield _with_compared(way, term)
 
 
@@ -203,8 +282,8 @@ def _with_compared(sides: Sides, term: Term) -> Sides:
     return found
 
 
-def _compared(term: Term) -> Iterator[tuple[Var, Var, int]]:
-    """Pairs of variables the first of which is not more than so much above the second."""
+def _compared(term: Term) -> Iterator[tuple[Scalar, Scalar, int]]:
+    """Pairs of scalars the first of which is not more than so much above the second."""
     for factor in term:
         match factor:
             case Cmp("=", left, right):
@@ -217,11 +296,15 @@ def _compared(term: Term) -> Iterator[tuple[Var, Var, int]]:
                 yield from ((var, same, 0), (same, var, 0))
 
 
-def _at_most(left: Scalar, right: Scalar) -> Iterator[tuple[Var, Var, int]]:
+def _at_most(left: Scalar, right: Scalar) -> Iterator[tuple[Scalar, Scalar, int]]:
     if isinstance(left, Var) and isinstance(right, Var):
         yield left, right, 0
         return
-    coefficients, constant = linear_form(Apply("-", (left, right))) or ({}, 0)
+    form = linear_form(Apply("-", (left, right)))
+    if form is None:
+        yield left, right, 0
+        return
+    coefficients, constant = form
     if sorted(coefficients.values()) == [-1, 1]:
         low, high = sorted(coefficients, key=lambda v: -coefficients[v])
         yield low, high, -constant

@@ -15,6 +15,7 @@ from orderbook.views.calculus import (
     Exists,
     Factor,
     Lift,
+    Neighbour,
     Poly,
     Rel,
     Scalar,
@@ -379,14 +380,15 @@ def supporting(rows: Poly, value: Scalar | None = None) -> Poly:
     """Rows that there are where there are these: those of groups in place of groups that sums run along.
 
     Groups that are joined to other rows stay, for those of the groups would be paired with them, and so do
-    those of which a value is asked that is no key.
+    those of which a value is asked that is no key, and those with bounds so many groups away.
     """
     found: list[Term] = []
     for term in rows.terms:
         sources = [i for i, f in enumerate(term) if isinstance(f, Rel | Exists)]
         groups = term[sources[0]] if len(sources) == 1 else None
         keys = frozenset(groups.group) if isinstance(groups, Exists) else frozenset[Var]()
-        if not isinstance(groups, Exists) or value not in {None, *keys} or not _run_along(keys, term):
+        away = any(isinstance(f, Neighbour) and f.away for f in term)
+        if not isinstance(groups, Exists) or value not in {None, *keys} or away or not _run_along(keys, term):
             found.append(term)
             continue
         rest = term[: sources[0]] + term[sources[0] + 1 :]
