@@ -89,7 +89,6 @@ FAMILIES: Mapping[str, Family] = {
             f"SELECT SUM(CASE WHEN v > 2 * slow THEN close END) AS s FROM {_BAR_MEANS}",
             f"SELECT COUNT(*) AS n FROM {_LATER_MEANS} WHERE fast > slow AND f <= s",
         ),
-        ("declared",),
     ),
     "moves of one partition": Family(
         Cost.LOGARITHMIC,

@@ -35,6 +35,7 @@ from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, Re
 from orderbook.views.maintenance.components import split_mixed
 from orderbook.views.maintenance.deltas import Domain, Piece, parameters, pieces, whole
 from orderbook.views.maintenance.generated_columns import generated_columns
+from orderbook.views.maintenance.group_orders import with_orders_as_keys
 from orderbook.views.maintenance.leading_limits import with_leading_limits
 from orderbook.views.maintenance.materialise import Collected, Materialiser
 from orderbook.views.maintenance.neighbours import Beyond, expanded, rows_beyond
@@ -101,7 +102,7 @@ class Compiler:
         materialiser = self._materialiser
         materialiser.types.update(types)
         before = materialiser.mark()
-        view = self._with_columns(view, level)
+        view = self._with_columns(_with_orders_as_keys(view), level)
         result = self._result(view, level, materialiser)
         initial: list[Statement] = []
         statements: dict[Event, list[Statement]] = {}
@@ -307,6 +308,13 @@ class Compiler:
         if upkeep.level is not Materialization.FULL:
             return over_base_maps(expanded(poly), bound | needed, upkeep.columns, materialiser)
         return materialiser.poly(split_mixed(poly, bound, needed), bound, needed, apart=apart)
+
+
+def _with_orders_as_keys(view: CalculusView) -> CalculusView:
+    bound = frozenset(k.variable for k in view.keys)
+    rows = view.multiplicity and with_orders_as_keys(view.multiplicity, bound)
+    lets = tuple((variable, with_orders_as_keys(poly, bound)) for variable, poly in view.lets)
+    return replace(view, multiplicity=rows, lets=lets)
 
 
 def _joined(statements: Iterable[Statement]) -> tuple[Statement, ...]:

@@ -486,7 +486,7 @@ def _reevaluated(
     """
     keys = frozenset(declaration.keys)
     reading = [t for t in declaration.definition.terms if relation.name in relations(t)]
-    nested = [nested_domains(t, relation, keys) for t in reading]
+    nested = _in_groups([nested_domains(t, relation, keys) for t in reading])
     every = [d for t, found in zip(reading, nested, strict=True) for d in (*row_domains(t, relation), *found)]
     shared = common(every)
     beyond_keys = all(any(v not in keys for v in d) for d in every)
@@ -511,6 +511,26 @@ def _reevaluated(
         result += _again(declaration, term, relation, domains, sure[term])
         result += _direct(declaration, Poly((term,)), relation, insert, domains, sure[term])
     return result
+
+
+def _in_groups(nested: list[list[Domain]]) -> list[list[Domain]]:
+    """The domains with one value for groups by what may be NULL, whatever stands for NULL in their key.
+
+    To reach the group of NULL beside changes nothing of it.
+    """
+    by: dict[tuple[Var, Scalar, Scalar], Scalar] = {}
+    for variable, scalar in (item for domains in nested for d in domains for item in d.items()):
+        match scalar:
+            case Apply("if", (condition, value, Const() as empty)) if empty != NULL:
+                by[variable, condition, value] = scalar
+
+    def known(variable: Var, scalar: Scalar) -> Scalar:
+        match scalar:
+            case Apply("if", (condition, value, empty)) if empty == NULL:
+                return by.get((variable, condition, value), scalar)
+        return scalar
+
+    return [distinct({v: known(v, s) for v, s in d.items()} for d in domains) for domains in nested]
 
 
 @dataclass(frozen=True, slots=True)

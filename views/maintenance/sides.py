@@ -34,7 +34,7 @@ from orderbook.views.calculus import (
     substitute_scalar,
     variable_set,
 )
-from orderbook.views.conditions import linear_form
+from orderbook.views.conditions import linear_form, not_null
 from orderbook.views.names import apart_from, canonical, used_outside
 
 # Of a variable, or what is computed, `<=` or `>=`, and the same of the changed row: what to add to that.
@@ -139,7 +139,7 @@ def _steps_from(
             before = max(before, steps)
     ordered = (*term, *(Cmp("<=" if f.greatest[0] else ">=", f.vars[0], here) for f in looks))
     for factor in (f for f in term if not isinstance(f, Neighbour)):
-        for way in _ways((factor,), relation, row, looks):
+        for way in _ways((factor,), relation, row, looks, column):
             sides = _with_compared(way, ordered)
             at_most, at_least = (_is_beyond(sides, here, op, column) for op in ("<=", ">="))
             if at_most and at_least:
@@ -172,6 +172,8 @@ def is_sure(scalar: Scalar, sure: frozenset[Var]) -> bool:
             return value is not None
         case Apply(op, (left, Const(int() as divisor))) if op in _DIVISIONS:
             return divisor != 0 and is_sure(left, sure)
+        case Apply("if", (Apply("not", (Apply("is_null", (Var() as column,)),)), value, otherwise)):
+            return is_sure(value, sure | {column}) and is_sure(otherwise, sure)
         case Apply(op, args):
             return op in _TOTAL and all(is_sure(a, sure) for a in args)
     return False
@@ -240,10 +242,16 @@ def _near(look: Neighbour, side: Cmp, steps: int, term: Term) -> Term:
     return (side, *counted, Cmp("<", Apply("-", (to_here.var, to_row.var)), Const(steps)))
 
 
-def _ways(term: Term, relation: str, row: tuple[Var, ...], but: Collection[Factor] = ()) -> Iterator[Sides]:
+def _ways(
+    term: Term,
+    relation: str,
+    row: tuple[Var, ...],
+    but: Collection[Factor] = (),
+    wanted: Scalar | None = None,
+) -> Iterator[Sides]:
     """For each way that the term reads the row, at any depth, on which sides of it variables are.
 
-    Not for those by the factors `but`.
+    Not for those by the factors `but`. What is the `wanted` of a row with a value counts as that.
     """
     for factor in (f for f in term if f not in but):
         if isinstance(factor, Rel) and factor.name == relation:
@@ -252,11 +260,15 @@ def _ways(term: Term, relation: str, row: tuple[Var, ...], but: Collection[Facto
             for scalar in (s for f in term if isinstance(f, Cmp) for s in (f.left, f.right)):
                 if isinstance(scalar, Apply) and {*scalar_variables(scalar)} <= columns.keys():
                     ends[scalar] = substitute_scalar(scalar, columns)
+            there = {c for v, c in columns.items() if Val(not_null(v)) in term}
+            match wanted:
+                case Apply("if", (Apply("not", (Apply("is_null", (column,)),)), value, _)) if column in there:
+                    ends |= {end: wanted for end, found in ends.items() if found == value}
             own = {(end, op, column): 0 for end, column in ends.items() for op in ("<=", ">=")}
             yield _with_compared(own, term)
         elif isinstance(factor, NESTED) and relation in relations(factor):
             for inner in factor.body.terms:
-                for way in _ways((*inner, *_beside(factor)), relation, row, but):
+                for way in _ways((*inner, *_beside(factor)), relation, row, but, wanted):
                     yield _with_compared(way, term)
 
 
