@@ -25,6 +25,8 @@ from orderbook.core.errors import visible
 # Seconds between two plain lines of values; notes of one kind that are shown a second.
 PLAIN_INTERVAL = 1.0
 NOTES_A_SECOND = 3
+# Rows of views in a plain line, and the characters of each.
+PLAIN_ROWS, PLAIN_WIDTH = 3, 100
 # And between two of how far something is.
 PROGRESS_INTERVAL = 10.0
 _REFRESHES_A_SECOND = 4
@@ -164,13 +166,21 @@ class PlainDisplay(QuietDisplay):
         """Print a line, once a PLAIN_INTERVAL."""
         if time.monotonic() < self._next:
             return
-        self._next = max(self._next + PLAIN_INTERVAL, time.monotonic())
-        self.say(f"{status}  {'; '.join(f'{name} {values}' for name, values in rows)}".rstrip())
+        self._next = time.monotonic() + PLAIN_INTERVAL
+        self.say(f"{status}  {_in_short(rows)}".rstrip())
 
     def close(self) -> None:
         """Print what was counted."""
         for line in self._notes.rest():
             self.say(line)
+
+
+def _in_short(rows: list[tuple[str, str]]) -> str:
+    """Some rows, and how many others there are, in a text of bounded length."""
+    shown = [f"{name} {values}" for name, values in rows[:PLAIN_ROWS]]
+    texts = [one if len(one) <= PLAIN_WIDTH else f"{one[: PLAIN_WIDTH - 1]}…" for one in shown]
+    left = len(rows) - len(shown)
+    return "; ".join([*texts, f"{left:,} more rows"] if left else texts)
 
 
 class LiveDisplay(PlainDisplay):
