@@ -1,5 +1,7 @@
 """The monitor in a browser, over live simulated data."""
 
+import csv
+import io
 import json
 import time
 from collections.abc import Callable
@@ -151,6 +153,29 @@ def test_a_view_is_added_in_the_sql_box_and_updates(page: Page) -> None:
     before = page.evaluate(rows)
     page.until(f"{rows} !== {json.dumps(before)} && {rows}.includes('BTC-USD')")
     assert page.problems == []
+
+
+def test_what_is_shown_is_saved_as_csv(page: Page) -> None:
+    page.until("orderbook.book().trades > 3")
+    keep = (
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => window.saved.push(text)); return '#'; }"
+    )
+    page.evaluate(f"window.saved = []; {keep}; 1")
+    choose = "choice => { choice.value = 'depth'; choice.dispatchEvent(new Event('change')); }"
+    page.evaluate(f"({choose})({element('view-choice')})")
+    page.until(f"{element('view-table')}.innerText.includes('bid_orders')")
+    page.click("view-csv")
+    page.click("trades-csv")
+    page.until("window.saved.length === 2")
+    texts = page.evaluate("window.saved")
+    rows, trades = sorted((list(csv.DictReader(io.StringIO(text))) for text in texts), key=len)
+    assert [row["symbol"] for row in rows] == ["BTC-USD", "ETH-USD", "SOL-USD"]
+    assert all(Decimal(row["bid_volume"]) > 0 and int(row["bid_orders"]) > 0 for row in rows)
+    assert {trade["symbol"] for trade in trades} == {"BTC-USD"}
+    assert {trade["side"] for trade in trades} <= {"buy", "sell"}
+    assert all(Decimal(trade["price"]) > 0 < Decimal(trade["size"]) for trade in trades)
+    times = [trade["time"] for trade in trades]
+    assert times == sorted(times, reverse=True)
 
 
 def test_the_kill_switch_is_pulled_and_released(page: Page) -> None:

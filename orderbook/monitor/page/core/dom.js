@@ -49,6 +49,16 @@ export function fillChoice(select, options, value) {
   if (value !== undefined && select.value !== String(value)) select.value = String(value);
 }
 
+/** A button that saves what `text` gives as a file of this name. */
+export function saving(label, title, name, text, testId) {
+  const save = () => {
+    const url = URL.createObjectURL(new Blob([text()], { type: "text/csv;charset=utf-8" }));
+    make("a", { href: url, download: name() }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  };
+  return make("button", { type: "button", title, "aria-label": title, onclick: save, "data-testid": testId }, label);
+}
+
 /** A button that is pressed or not. */
 export function toggle(text, title, pressed, changed, testId) {
   const button = make("button.toggle", { type: "button", title, "aria-label": title, "data-testid": testId }, text);

@@ -102,7 +102,7 @@ export function clock(time, digits = 0) {
   return digits ? `${text}.${pad(date.getMilliseconds(), 3).slice(0, digits)}` : text;
 }
 
-/** A view's value: exact text stays, floats have nine digits, null is a dash. */
+/** A view's value: exact text stays, floats have six digits, null is a dash. */
 export function cell(value, type) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "boolean") return value ? "true" : "false";
@@ -110,5 +110,9 @@ export function cell(value, type) {
     return /^-?\d+\.\d*0+$/.test(value) && type !== "text" ? value.replace(/0+$/, "").replace(/\.$/, "") : String(value);
   }
   if (Number.isInteger(value)) return grouped.format(value);
-  return String(Number(value.toPrecision(9)));
+  const size = Math.abs(value);
+  if (size < 1e-9) return value.toPrecision(3);
+  // Six digits after the zeros, never an exponent.
+  if (size < 1) return value.toFixed(Math.min(14, 5 - Math.floor(Math.log10(size)))).replace(/0+$/, "");
+  return size < 1e6 ? String(Number(value.toPrecision(6))) : grouped.format(value);
 }

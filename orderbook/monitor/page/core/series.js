@@ -1,5 +1,5 @@
 /** Lines over time, drawn by uPlot; kept to a number of points, and of lines. */
-import { clock } from "./format.js";
+import { cell, clock } from "./format.js";
 import { theme } from "./theme.js";
 
 /** Told apart by lightness and dash as well as by hue. */
@@ -83,7 +83,7 @@ export class Series {
     const axis = { stroke: colours.muted, grid: { stroke: colours.line, width: 0.5 }, ticks: { stroke: colours.line, width: 0.5, size: 4 }, font: `11px ${theme.numbers}` };
     const series = this.#names.map((label, k) => ({
       label, stroke: strokes[k % strokes.length], width: 1.25, dash: DASHES[Math.floor(k / strokes.length) % DASHES.length], points: { show: false }, spanGaps: false,
-      value: (_, value) => (value === null || value === undefined ? "–" : String(Number(value.toPrecision(8)))),
+      value: (_, value) => cell(value),
     }));
     this.#plot = new window.uPlot({
       width, height: this.#height(height), series: [{ label: "time", value: (_, seconds) => (seconds === null ? "–" : clock(seconds * 1000, 1)) }, ...series], legend: { live: true },

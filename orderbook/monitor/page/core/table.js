@@ -6,6 +6,13 @@ const NUMBERS = /int|decimal|double|float|numeric|real|number/i;
 /** Milliseconds for which a changed value is marked. */
 const FLASH = 300;
 
+/** A value as RFC 4180 has it; what a spreadsheet would take for a formula stays a text. */
+function csvField(value) {
+  if (value === null || value === undefined) return "";
+  const text = typeof value === "string" && /^[=+@\t\r]|^-(?![\d.])/.test(value) ? `'${value}` : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
 export class Table {
   #columns = [];
   #rows = [];
@@ -45,6 +52,12 @@ export class Table {
     if (keys.length) this.#compare(performance.now());
     this.#arrange();
     this.draw();
+  }
+
+  /** What is shown as CSV: heads, then every row in its order, with values as they came. */
+  csv() {
+    const rows = this.#order.map((row) => this.#rows[row]);
+    return [this.#columns.map(([name]) => name), ...rows].map((row) => row.map(csvField).join(",")).join("\r\n") + "\r\n";
   }
 
   /** Draws again; while a drawing is under way, once after it. */

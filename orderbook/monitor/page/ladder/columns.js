@@ -7,7 +7,7 @@ export const COLUMNS = [
   { name: "change", head: ["±5s", "±5s"], width: 6.7, leaves: 4, title: "Pulled and stacked" },
   { name: "total", head: ["Σ", "Σ"], width: 5.8, leaves: 5, title: "Cumulative depth" },
   { name: "orders", head: ["#", "#"], width: 3.2, leaves: 6, title: "Orders" },
-  { name: "own", head: ["Own", "Own"], width: 9, leaves: 2, title: "Own orders and queue" },
+  { name: "own", head: ["ahead·Own", "Own·ahead"], width: 10, leaves: 2, title: "Own orders and queue" },
 ];
 
 /** Whether every column that is not hidden fits. */

@@ -156,9 +156,9 @@ function drawHead(canvas, { places, headFont, book }, colours) {
   for (const { name } of places.shown) {
     const head = COLUMNS.find((column) => column.name === name).head;
     context.textAlign = "right";
-    context.fillText(head[0], places.bid[name].x + places.bid[name].width - 5, HEAD / 2);
+    context.fillText(head[0], places.bid[name].x + places.bid[name].width - 5, HEAD / 2, places.bid[name].width - 7);
     context.textAlign = "left";
-    context.fillText(head[1], places.ask[name].x + 5, HEAD / 2);
+    context.fillText(head[1], places.ask[name].x + 5, HEAD / 2, places.ask[name].width - 7);
   }
   const spread = book.bestBid !== null && book.bestAsk !== null ? book.scale.price(book.bestAsk - book.bestBid) : "–";
   context.textAlign = "center";

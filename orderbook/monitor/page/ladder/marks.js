@@ -1,7 +1,10 @@
 /** What stands at a price without being of the book: view values, own orders, fills, and where the market went. */
-import { headHeight as HEAD } from "./draw.js";
+import { WINDOW } from "../core/book.js";
+import { TRADE_FADE, headHeight as HEAD } from "./draw.js";
 
 const FILL_FADE = 120_000;
+/** Pixels that a label goes from its price to where it covers nothing. */
+const DODGE = 120;
 
 export function drawMarks(canvas, scene, colours) {
   drawOwn(canvas, scene, colours);
@@ -51,8 +54,8 @@ function drawOwn(canvas, { numbers, places, rowHeight, levels, scale, font, bold
       const used = context.measureText(left).width + 2;
       context.font = font;
       context.fillStyle = colours.muted;
-      const ahead = order.ahead === 0 ? "front" : `‹${plain(scale.short(order.ahead))}`;
-      context.fillText(ahead, side === "bid" ? edge - used : edge + used, y + rowHeight / 2 + 0.5, width - used - 10);
+      const ahead = order.ahead === 0 ? "first" : plain(scale.short(order.ahead));
+      context.fillText(ahead, side === "bid" ? edge - used - 3 : edge + used + 3, y + rowHeight / 2 + 0.5, width - used - 12);
     }
   });
 }
@@ -79,15 +82,17 @@ function drawFills(canvas, scene, colours) {
   }
 }
 
-/** Labels stand where the book is empty: above the market on the left, below it on the right. */
+/** Labels stand where the book is empty: above the market on the left, below it on the right, beside rows that show nothing there. */
 function drawViewValues(canvas, scene, colours) {
   const { context, width } = canvas;
   const { book, places, headFont } = scene;
   context.font = headFont;
   const out = { above: 0, below: 0 };
   const taken = [];
-  for (const { text, ticks } of gathered(scene)) {
+  for (const { texts, ticks } of gathered(scene)) {
     const above = book.middle !== null && ticks > book.middle;
+    const free = above ? places.price.x : width - places.price.x - places.price.width;
+    const text = texts.find((one) => context.measureText(one).width + 16 <= free) ?? texts[texts.length - 1];
     const room = context.measureText(text).width + 10;
     const y = heightOf(ticks, scene);
     if (y === null) {
@@ -96,26 +101,54 @@ function drawViewValues(canvas, scene, colours) {
       label(context, colours, `${higher ? "▲" : "▼"} ${text}`, above ? 4 : width - room - 18, at, room + 14);
       continue;
     }
+    const shown = freeHeight(scene, above, y, taken, canvas.height);
+    taken.push([above, shown]);
     context.strokeStyle = colours.text;
     context.globalAlpha = 0.7;
     context.lineWidth = 1;
     context.setLineDash([4, 3]);
     context.beginPath();
-    const line = canvas.snap(y);
     const edge = above ? places.price.x : places.price.x + places.price.width;
-    context.moveTo(above ? room + 4 : width - room - 4, line);
-    context.lineTo(edge + (above ? 5 : -5), line);
+    context.moveTo(above ? room + 4 : width - room - 4, canvas.snap(shown));
+    context.lineTo(edge + (above ? -8 : 8), canvas.snap(shown));
+    context.lineTo(edge, canvas.snap(y));
+    context.lineTo(edge + (above ? 5 : -5), canvas.snap(y));
     context.stroke();
     context.setLineDash([]);
     context.globalAlpha = 1;
-    let shown = y;
-    while (taken.some(([side, other]) => side === above && Math.abs(other - shown) < 16)) shown += 16;
-    taken.push([above, shown]);
     label(context, colours, text, above ? 4 : width - room - 4, shown, room);
   }
 }
 
-/** View values by price, the highest first; those of one price share a label. */
+/** The height nearest to a price's, away from the market first, at which a label covers neither another nor what a row shows. */
+function freeHeight(scene, above, y, taken, height) {
+  const away = above ? -1 : 1;
+  const isFree = (at) =>
+    at > HEAD + 8 && at < height - 8 && !taken.some(([side, other]) => side === above && Math.abs(other - at) < 16) && !covers(scene, above ? "bid" : "ask", at);
+  for (let step = 0; step <= DODGE; step += 4) {
+    for (const at of [y + away * step, y - away * step]) if (isFree(at)) return at;
+  }
+  let at = y;
+  while (taken.some(([side, other]) => side === above && Math.abs(other - at) < 16)) at += 16;
+  return at;
+}
+
+/** Whether a row behind a label at this height shows anything on a side. */
+function covers({ numbers, levels, places, rowHeight, now }, side, at) {
+  const first = Math.floor((at - 8 - HEAD) / rowHeight);
+  const last = Math.floor((at + 8 - HEAD) / rowHeight);
+  return numbers.slice(Math.max(0, first), last + 1).some((number) => {
+    if (number === null) return false;
+    const lasts = (found, length) => found !== undefined && now - found.at < length;
+    return (
+      levels[side].has(number) || levels.own[side].has(number) ||
+      (places[side].traded && lasts(levels.trades[side].get(number), TRADE_FADE)) ||
+      (places[side].change && lasts(levels.changes[side].get(number), WINDOW))
+    );
+  });
+}
+
+/** View values by price, the highest first; those of one price share a label, whose texts are given from the longest on. */
 function gathered({ book, scale }) {
   const found = new Map();
   for (const { view, column, price } of book.marks) {
@@ -127,7 +160,10 @@ function gathered({ book, scale }) {
     else found.set(shown, { name: `${view}.${column}`, ticks, more: 0 });
   }
   return [...found]
-    .map(([price, { name, ticks, more }]) => ({ text: `${name}${more ? ` +${more}` : ""} ${price}`, ticks }))
+    .map(([price, { name, ticks, more }]) => {
+      const all = more ? [`${name} and ${more} more  ${price}`, `${name}, …  ${price}`] : [];
+      return { texts: [...all, `${name}  ${price}`, price], ticks };
+    })
     .sort((a, b) => b.ticks - a.ticks);
 }
 

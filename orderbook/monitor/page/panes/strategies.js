@@ -6,7 +6,9 @@ import { Series } from "../core/series.js";
 import { Table } from "../core/table.js";
 
 const EVERY = 250;
-const POSITIONS = [["symbol", "text"], ["position", "decimal"], ["profit", "decimal"], ["mark", "decimal"], ["cash", "decimal"], ["venue", "text"], ["strategy", "text"], ["book", "text"]];
+const POSITIONS = [["symbol", "text"], ["strategy", "text"], ["position", "decimal"], ["profit", "decimal"], ["mark", "decimal"], ["venue", "text"], ["book", "text"], ["cash", "decimal"]];
+// Columns that are left out where all rows have one value, which is told elsewhere; a book that is not valid is told.
+const ALIKE = new Set(["strategy", "venue", "book"]);
 const ORDERS = [["order", "int"], ["side", "text"], ["price", "decimal"], ["left", "decimal"], ["ahead", "decimal"], ["strategy", "text"]];
 
 export class StrategiesPane extends Pane {
@@ -52,7 +54,14 @@ export class StrategiesPane extends Pane {
     const cards = strategies.map((strategy) => card(strategy, (row) => this.#store.stateOf(row)));
     cards.push(...(status.gateways ?? []).map(gateway));
     this.#summary.replaceChildren(...(cards.length ? cards : [make("p.empty", {}, "This run has no strategies.")]));
-    this.#positions.set(POSITIONS, strategies.flatMap(({ name, positions }) => positions.map((row) => [row.symbol, row.position, row.profit, row.mark, row.cash, row.venue, name, this.#store.stateOf(row)])), [0, 5, 6]);
+    const rows = strategies.flatMap(({ name, positions }) => positions.map((row) => [row.symbol, name, row.position, row.profit, row.mark, row.venue, this.#store.stateOf(row), row.cash]));
+    const shown = POSITIONS.flatMap(([name], at) => {
+      const values = new Set(rows.map((row) => row[at]));
+      const said = name !== "book" || values.has("valid");
+      return ALIKE.has(name) && values.size < 2 && said ? [] : [at];
+    });
+    const keys = shown.flatMap((at, place) => (["symbol", "strategy", "venue"].includes(POSITIONS[at][0]) ? [place] : []));
+    this.#positions.set(shown.map((at) => POSITIONS[at]), rows.map((row) => shown.map((at) => row[at])), keys);
     const orders = (book?.orders ?? []).map(({ strategy, id, side, price, left, ahead }) => [
       id, side, price === null ? "market" : book.scale.price(price), book.scale.size(left), ahead === null || ahead === undefined ? null : book.scale.size(ahead), strategy,
     ]);

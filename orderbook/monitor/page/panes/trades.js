@@ -1,6 +1,6 @@
 /** Time and sales: trades as they happen, newest first. */
 import { Canvas } from "../core/canvas.js";
-import { make } from "../core/dom.js";
+import { make, saving } from "../core/dom.js";
 import { clock } from "../core/format.js";
 import { Pane } from "../core/pane.js";
 import { settings } from "../core/storage.js";
@@ -26,6 +26,7 @@ export class TradesPane extends Pane {
     const filter = make("input.number", { type: "number", min: "0", step: "any", value: this.#settings.values.smallest, "aria-label": "Trades from size" });
     filter.addEventListener("input", () => this.#settings.set({ smallest: Math.max(0, filter.valueAsNumber || 0) }));
     this.bar.append(make("label.inline", { title: "Smaller trades are not listed" }, "Size from ", filter));
+    this.bar.append(saving("CSV", "Save the trades listed as CSV", () => `${store.book?.symbol ?? "trades"}-trades.csv`, () => this.csv(), "trades-csv"));
     this.#canvas.element.addEventListener("wheel", (event) => {
       event.preventDefault();
       this.#wheel += event.deltaMode === 1 ? event.deltaY * ROW : event.deltaY;
@@ -50,6 +51,14 @@ export class TradesPane extends Pane {
     if (!this.#skipped) this.#held = null;
     else this.#held ??= this.#store.book?.trades[this.#store.book.trades.length - 1] ?? null;
     this.changed();
+  }
+
+  /** The trades that the list has, newest first. */
+  csv() {
+    const { book } = this.#store;
+    const trades = book ? this.#chosen(book, Infinity) : [];
+    const lines = trades.map(({ time, ticks, lots, side }) => [new Date(time).toISOString(), book.symbol, book.scale.price(ticks), book.scale.size(lots), side].join(","));
+    return ["time,symbol,price,size,side", ...lines, ""].join("\r\n");
   }
 
   draw(now) {

@@ -1,5 +1,5 @@
 /** Any view as a live table, and one of its columns over time, a line for each key. */
-import { choice, fillChoice, make, setText, toggle } from "../core/dom.js";
+import { choice, fillChoice, make, saving, setText, toggle } from "../core/dom.js";
 import { count, milliseconds } from "../core/format.js";
 import { Pane } from "../core/pane.js";
 import { Series } from "../core/series.js";
@@ -47,7 +47,8 @@ export class ViewsPane extends Pane {
       this.#restart();
     });
     this.#note = make("span.pane-note");
-    this.bar.append(this.#view, this.#column, this.#linked.element, this.#note);
+    const csv = saving("CSV", "Save the rows shown as CSV", () => `${this.#settings.values.view}.csv`, () => this.#table.csv(), "view-csv");
+    this.bar.append(this.#view, this.#column, this.#linked.element, csv, this.#note);
     this.body.classList.add("split");
     this.body.append(make("div.table-box", {}, this.#table.element), this.#series.element);
     store.on("status", () => this.#showViews());
