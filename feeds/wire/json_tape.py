@@ -160,6 +160,30 @@ def _number_end(at: int) -> tuple[int, int]:
 
 
 @jit()
+def _simple(at: int, start: int) -> tuple[int, int]:
+    """The address behind a value that holds no others, 0 where there is none; and its token.
+
+    start: of the value, as tokens have it.
+    """
+    letter = byte(at)
+    if letter == _QUOTE:
+        end = _string_end(at + 1)
+        if end == 0:
+            return 0, 0
+        return end + 1, STRING | (start + 16) | ((end - at - 1) << 32)
+    if letter == _MINUS or _ZERO <= letter <= _NINE:
+        end, kind = _number_end(at)
+        return end, kind | start | ((end - at) << 32)
+    if word(at) & _FOUR == _TRUE:
+        return at + 4, TRUE | start
+    if word(at) & _FOUR == _NULL:
+        return at + 4, NULL | start
+    if word(at + 1) & _FOUR == _ALSE and letter == _F:
+        return at + 5, FALSE | start
+    return 0, 0
+
+
+@jit()
 def scan(text: int, begin: int, end: int, tape: int, room: int, stack: int) -> int:
     """Writes the tape of the JSON in [begin, end); how many tokens it has, 0 where it cannot be scanned.
 
@@ -173,14 +197,8 @@ def scan(text: int, begin: int, end: int, tape: int, room: int, stack: int) -> i
             return 0
         letter = byte(at)
         start = (at - text) << 4
-        opened = False
-        if letter == _QUOTE:
-            close = _string_end(at + 1)
-            if close == 0:
-                return 0
-            put_word(tape + 8 * place, STRING | (start + 16) | ((close - at - 1) << 32))
-            at = close + 1
-        elif letter == _BRACKET or letter == _BRACE:
+        opened = letter == _BRACKET or letter == _BRACE
+        if opened:
             if depth == DEEPEST:
                 return 0
             put_word(stack + 16 * depth, place)
@@ -189,24 +207,11 @@ def scan(text: int, begin: int, end: int, tape: int, room: int, stack: int) -> i
             put_word(tape + 8 * place, within | start)
             depth += 1
             at = _blanks_end(at + 1)
-            opened = True
-        elif letter == _MINUS or _ZERO <= letter <= _NINE:
-            close, kind = _number_end(at)
-            if close == 0:
-                return 0
-            put_word(tape + 8 * place, kind | start | ((close - at) << 32))
-            at = close
-        elif word(at) & _FOUR == _TRUE:
-            put_word(tape + 8 * place, TRUE | start)
-            at += 4
-        elif word(at) & _FOUR == _NULL:
-            put_word(tape + 8 * place, NULL | start)
-            at += 4
-        elif word(at + 1) & _FOUR == _ALSE and letter == _F:
-            put_word(tape + 8 * place, FALSE | start)
-            at += 5
         else:
-            return 0
+            at, token = _simple(at, start)
+            if at == 0:
+                return 0
+            put_word(tape + 8 * place, token)
         place += 1
         # What comes behind a value: the end, another one, or the end of what holds it.
         fresh = opened
