@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line_support import FAST_FEED, EndsOnce, Program, write
+from command_line_support import FAST_FEED, EndsOnce, Program, Result, write
 from command_line_support import ends_once as ends_once
 from command_line_support import orderbook as orderbook
 from hypothesis import given
@@ -91,6 +91,41 @@ def exposed(families: dict[str, Metric]) -> set[str]:
     return {f"{name}_total" if family.type == "counter" else name for name, family in families.items()}
 
 
+def all_is_told(found: dict[str, Metric]) -> bool:
+    """Whether all books are known, the strategy was called and a checkpoint is there."""
+    return (
+        value(found, "orderbook_books", state="valid") == 3
+        and value(found, "orderbook_strategy_callbacks_total") > 0
+        and value(found, "orderbook_checkpoints_total") >= 1
+        and value(found, "orderbook_receive_to_views_seconds_count") > 0
+    )
+
+
+def run_until_told(
+    orderbook: Program, ends_once: EndsOnce, config: Path, port: int
+) -> tuple[Result, list[dict[str, Metric]]]:
+    """What a run says, and what it showed while it ran, until `all_is_told`."""
+    scrapes: list[dict[str, Metric]] = []
+    enough, ended = threading.Event(), threading.Event()
+
+    def follow() -> None:
+        while not ended.is_set() and not enough.is_set():
+            with suppress(OSError):
+                scrapes.append(scrape(port))
+                if all_is_told(scrapes[-1]):
+                    enough.set()
+            ended.wait(0.1)
+
+    following = threading.Thread(target=follow)
+    following.start()
+    ends_once(lambda pipeline, messages: enough.is_set())
+    result = orderbook("run", "--config", config, "--duration", PATIENCE)
+    ended.set()
+    following.join()
+    assert result.status == 0, result.err
+    return result, scrapes
+
+
 def test_a_live_run_shows_what_its_summary_says(
     orderbook: Program, ends_once: EndsOnce, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,33 +137,7 @@ def test_a_live_run_shows_what_its_summary_says(
         + f'[metrics]\nport = {port}\n[log]\nfolder = "log"\ncheckpoint_interval = "500ms"\n'
         + ALERT,
     )
-    scrapes: list[dict[str, Metric]] = []
-    enough, ended = threading.Event(), threading.Event()
-
-    def told(found: dict[str, Metric]) -> bool:
-        """Whether all books are known, the strategy was called and a checkpoint is there."""
-        return (
-            value(found, "orderbook_books", state="valid") == 3
-            and value(found, "orderbook_strategy_callbacks_total") > 0
-            and value(found, "orderbook_checkpoints_total") >= 1
-            and value(found, "orderbook_receive_to_views_seconds_count") > 0
-        )
-
-    def follow() -> None:
-        while not ended.is_set() and not enough.is_set():
-            with suppress(OSError):
-                scrapes.append(scrape(port))
-                if told(scrapes[-1]):
-                    enough.set()
-            ended.wait(0.1)
-
-    following = threading.Thread(target=follow)
-    following.start()
-    ends_once(lambda pipeline, messages: enough.is_set())
-    result = orderbook("run", "--config", config, "--duration", PATIENCE)
-    ended.set()
-    following.join()
-    assert result.status == 0, result.err
+    result, scrapes = run_until_told(orderbook, ends_once, config, port)
     last = scrapes[-1]
     assert exposed(last) == documented(project)
 
