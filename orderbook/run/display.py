@@ -1,6 +1,7 @@
 """What the program shows while it works: progress, values, and what strategies do."""
 
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,18 +18,21 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from orderbook.core.errors import visible
+from orderbook.core.native_code import counts
 
 # Seconds between two plain lines of values; notes of one kind that are shown a second.
 PLAIN_INTERVAL = 1.0
 NOTES_A_SECOND = 3
 # Rows of views in a plain line, and the characters of each.
 PLAIN_ROWS, PLAIN_WIDTH = 3, 100
-# And between two of how far something is.
+# And between two of how far something is, and of what takes long without saying how far it is.
 PROGRESS_INTERVAL = 10.0
+WORKING_INTERVAL = 5.0
 _REFRESHES_A_SECOND = 4
 
 
@@ -74,11 +78,32 @@ class _Lines:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Says on standard error what is being done, and how long it took where that can be felt."""
+    """Says on standard error what is being done, for how long so far, and how long it took where that can be
+    felt."""
     console = Console(stderr=True)
-    start = time.monotonic()
-    with console.status(what):
-        yield
+    start, made = time.monotonic(), counts.made
+    ended = threading.Event()
+
+    def tell(status: Status) -> None:
+        every = 1.0 if console.is_terminal else WORKING_INTERVAL
+        while not ended.wait(every):
+            compiled = counts.made - made
+            said = f"{what}: {time.monotonic() - start:.0f} s"
+            if compiled:
+                said += f", {compiled:,} functions, which are kept: the next start finds them"
+            if console.is_terminal:
+                status.update(said)
+            else:
+                print(said, file=sys.stderr, flush=True)
+
+    with console.status(what) as status:
+        teller = threading.Thread(target=tell, args=(status,), name="display", daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            teller.join()
     seconds = time.monotonic() - start
     if seconds > 0.5:
         print(f"{what}: {seconds:.1f} s", file=sys.stderr)

@@ -1,8 +1,11 @@
 """Lines about many things, of which some are shown."""
 
+import re
+
 import pytest
 
-from orderbook.run.display import NOTES_A_SECOND, PlainDisplay
+from orderbook.core.native_code import counts
+from orderbook.run.display import NOTES_A_SECOND, PlainDisplay, working
 
 
 def test_lines_that_are_only_counted_are_never_written(
@@ -39,3 +42,21 @@ def test_a_plain_line_is_short_and_comes_once_a_second(
     assert lines[0].startswith("status  depth S0-USD bid_volume=999") and lines[0].endswith("297 more rows")
     display.refresh("status", rows[:1])
     assert "more" not in capsys.readouterr().out
+
+
+def test_what_takes_long_says_for_how_long_and_what_was_compiled(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orderbook.run.display.WORKING_INTERVAL", 0.01)
+    monkeypatch.setattr(counts, "made", 5)
+    said = ""
+    with working("compiling views"):
+        while "s\n" not in said:
+            said += capsys.readouterr().err
+        counts.made += 1_234
+        while "1,234 functions" not in said:
+            said += capsys.readouterr().err
+    told = r"compiling views: \d+ s(, 1,234 functions, which are kept: the next start finds them)?"
+    assert all(re.fullmatch(told, line) for line in said.splitlines())
+    with pytest.raises(ValueError, match="wrong"), working("compiling views"):
+        raise ValueError("wrong")
