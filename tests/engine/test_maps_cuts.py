@@ -62,7 +62,7 @@ CASES: list[Case] = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[2]}")
 def test_cuts_match_a_walk(case: Case) -> None:
     """128-bit columns have values of coarse steps first, then of finer ones, and at last of two words."""

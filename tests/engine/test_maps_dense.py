@@ -54,7 +54,7 @@ def expected_run(
     return sums
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("layout", "domain", "prefix_words", "column"), CASES, ids=str)
 def test_a_dense_store_is_a_dictionary_and_its_cuts_are_walks(
     layout: str, domain: Domain, prefix_words: int, column: int

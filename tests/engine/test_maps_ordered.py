@@ -100,7 +100,7 @@ def test_all_kinds_match_a_sorted_dict(steps: list[tuple[Any, ...]]) -> None:
     all_ordered.destroy(H)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("layout", "prefix_words", "fan_out"), [("i", 0, 8), ("ii", 2, 8), ("id", 0, 16)])
 @pytest.mark.parametrize("seed", range(2))
 def test_deep_trees_grow_and_vanish(layout: str, prefix_words: int, fan_out: int, seed: int) -> None:

@@ -22,7 +22,7 @@ def test_one_of_several_rows_is_taken(name: str, key: str | None) -> None:
 
 def test_of_the_others_the_same_row_is_taken(part: Callable[[int], str]) -> None:
     """By generated code as plain Python."""
-    run_uncompiled("asof_views.py", f"--length={FEW}", f"--part={part(4)}")
+    run_uncompiled("asof_views.py", f"--length={FEW}", f"--part={part(8)}")
 
 
 @pytest.mark.exhaustive

@@ -25,7 +25,7 @@ def test_a_view_over_neighbours_equals_duckdb_after_every_event(name: str) -> No
 
 def test_generated_code_for_neighbours_equals_duckdb_after_every_event(part: Callable[[int], str]) -> None:
     """As plain Python."""
-    run_uncompiled("neighbour_views.py", f"--length={LENGTH}", f"--part={part(4)}")
+    run_uncompiled("neighbour_views.py", f"--length={LENGTH}", f"--part={part(8)}")
 
 
 @pytest.mark.exhaustive
