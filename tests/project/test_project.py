@@ -229,5 +229,6 @@ def test_arrays_are_typed_by_what_they_hold(project: Path) -> None:
         for path in sorted((project / folder).rglob("*.py"))
     ]
     assert len(files) > 200
-    bare = {str(path.relative_to(project)): untyped_arrays(path.read_text()) for path in files}
+    texts = {str(path.relative_to(project)): path.read_text() for path in files}
+    bare = {path: untyped_arrays(text) for path, text in texts.items() if "ndarray" in text}
     assert {path: lines for path, lines in bare.items() if lines} == {}
