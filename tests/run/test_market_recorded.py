@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from market_views import files
 from plain_book import PlainBook
 
 from orderbook.feeds.merge import Merger
@@ -21,6 +22,7 @@ from orderbook.market.events import Action, Flag, Side
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.views.compilation import compile_views
+from orderbook.views.library import described
 from orderbook.views.types import Parameter
 
 RECORDING = "lobster/AAPL_2012-06-21_first999_message_10.csv.zst"
@@ -273,3 +275,32 @@ def test_a_view_equals_plain_python_on_a_recording(computed: Computed, shared_da
             assert found == expected, f"{column} after {done} events"
             compared += 1
     assert compared >= LOOKS - 1
+
+
+ADDED = (
+    "market/bars", "market/vpin", "market/effective_spread", "market/ofi", "market/realised_variance",
+    "market/cancel_ratio", "market/fill_probability", "surveillance/iceberg", "surveillance/spoofing",
+)  # fmt: skip
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", ADDED)
+def test_a_view_that_is_added_has_what_was_before_it(name: str, shared_data: Path) -> None:
+    """Where rows are kept, windows and bars begin in the past, and join what comes then."""
+    merger = Merger([open_source(str(shared_data / RECORDING))])
+    events = np.concatenate([item for item in merger if isinstance(item, np.ndarray)])[:EVENTS]
+    events["flags"] |= int(Flag.LAST)
+    given = PARAMETERS | {"iceberg_ratio": 0.5, "iceberg_fills": 1, "spoof_value": 10_000}
+    own = {one.name for file in files(name) for one in described(file).parameters}
+    parameters = {key: value for key, value in given.items() if key in own}
+    view = name.rpartition("/")[2]
+    whole = Pipeline(GatedEngine(compile_views(name, parameters), "interpreter"), merger.instruments)
+    whole.apply(events.copy())
+    counts = "CREATE VIEW counts AS SELECT symbol, COUNT(*) AS n FROM bids GROUP BY symbol"
+    engine = GatedEngine(compile_views(counts), "interpreter", keep_rows=True)
+    running = Pipeline(engine, merger.instruments)
+    running.apply(events[: EVENTS // 2].copy())
+    engine.add_view(name, parameters)
+    running.apply(events[EVENTS // 2 :].copy())
+    expected = {key: tuple(row.values()) for key, row in whole.engine[view].items()}
+    assert {key: tuple(row.values()) for key, row in engine[view].items()} == expected != {}
