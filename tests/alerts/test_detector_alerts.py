@@ -65,6 +65,7 @@ def expected(messages: Sequence[Events]) -> Counter[tuple[str, str, str]]:
     return told
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_alerts_of_detectors_arrive_over_crashes_and_lost_books(seed: int, tmp_path: Path) -> None:
     random = Random(seed)

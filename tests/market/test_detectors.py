@@ -157,6 +157,7 @@ def test_an_instrument_without_trades_and_one_without_orders(program: CompiledPr
     assert len(check(program, events, synthetic_instruments(3))) > 4
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "most", "least"),
     [
