@@ -92,7 +92,7 @@ def compare(op: str, left: object, right: object) -> bool:
 
 
 def choose(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
-    if condition == TRUE or then == otherwise:
+    if condition == TRUE or then == otherwise or (otherwise == NULL and condition == not_null(then)):
         return then
     return otherwise if condition == FALSE else Apply("if", (condition, then, otherwise))
 

@@ -58,7 +58,7 @@ from orderbook.views.certain_rows import (
     drop_certain_groups,
     unlift_single,
 )
-from orderbook.views.conditions import compare, linear_form
+from orderbook.views.conditions import NULL, compare, linear_form, not_null
 from orderbook.views.names import (
     apart_from,
     bound_in,
@@ -130,8 +130,12 @@ def _fold(scalar: Scalar) -> Scalar:
         return Const(0)
     if scalar.op in ("and", "or"):
         return _fold_connective(scalar.op, *scalar.args)
-    if scalar.op == "if" and isinstance(scalar.args[0], Const):
-        return scalar.args[1] if scalar.args[0].value else scalar.args[2]
+    if scalar.op == "if":
+        condition, value, other = scalar.args
+        if isinstance(condition, Const):
+            return value if condition.value else other
+        if other == NULL and condition == not_null(value):
+            return value
     if not all(isinstance(a, Const) for a in scalar.args):
         return scalar
     values = [a.value for a in scalar.args if isinstance(a, Const)]
