@@ -48,7 +48,9 @@ def _keyed_term(term: Term, outer: frozenset[Var]) -> Term:
     """`outer` is known from outside: an order that is one of these says which group it is."""
     for key in (v for f in term if isinstance(f, Exists) for v in f.group if v not in outer):
         orders = {f.var: k for f in term if isinstance(f, Lift) and (k := _beyond(f, key)) is not None}
-        if len({*orders.values()}) == 1 and all(_is_plain(f, key) for f in term):
+        # Where a place of its own says whether the key is NULL, its values leave none for that.
+        told = any(_says_null(f, key) for f in term)
+        if len({*orders.values()}) == 1 and not told and all(_is_plain(f, key) for f in term):
             order = min(orders, key=lambda v: v not in outer)
             term = _coded(term, key, order, orders[order])
     around = outer | bound_in(term)
@@ -61,6 +63,14 @@ def _beyond(factor: Lift, key: Var) -> Const | None:
         case Poly(((Val(Apply("if", (condition, value, Const() as beyond))),),)) if value == key:
             return beyond if condition == not_null(key) and beyond != NULL else None
     return None
+
+
+def _says_null(factor: Factor, key: Var) -> bool:
+    """Whether a factor binds whether the key is NULL."""
+    match factor:
+        case Lift(_, Poly(((Val(Apply("if", (Apply("is_null", (asked,)), Const(), Const()))),),))):
+            return asked == key
+    return False
 
 
 def _is_plain(factor: Factor, key: Var) -> bool:

@@ -40,8 +40,8 @@ from orderbook.views.names import apart_from, canonical, used_outside
 # Of a variable, or what is computed, `<=` or `>=`, and the same of the changed row: what to add to that.
 Sides = Mapping[tuple[Scalar, str, Scalar], int]
 # What is never NULL of what is not.
-_TOTAL = frozenset({"+", "-", "*", "neg", "date_trunc", "date_part"})
-_DIVISIONS = frozenset({"floor_div", "ceil_div", "trunc_div", "round_div", "mod"})
+_TOTAL = frozenset({"+", "-", "*", "neg", "double", "floor", "ceil", "date_trunc", "date_part"})
+_DIVISIONS = frozenset({"floor_div", "ceil_div", "trunc_div", "round_div", "mod", "/"})
 
 
 def side_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset[Var]) -> Term:
@@ -170,7 +170,7 @@ def is_sure(scalar: Scalar, sure: frozenset[Var]) -> bool:
             return scalar in sure
         case Const(value):
             return value is not None
-        case Apply(op, (left, Const(int() as divisor))) if op in _DIVISIONS:
+        case Apply(op, (left, Const(int() | float() as divisor))) if op in _DIVISIONS:
             return divisor != 0 and is_sure(left, sure)
         case Apply("if", (Apply("not", (Apply("is_null", (Var() as column,)),)), value, otherwise)):
             return is_sure(value, sure | {column}) and is_sure(otherwise, sure)
@@ -181,15 +181,29 @@ def is_sure(scalar: Scalar, sure: frozenset[Var]) -> bool:
 
 def _column_of(look: Neighbour, relation: str, row: tuple[Var, ...]) -> Scalar | None:
     """The first place of the order, of the changed row, if it is one of the neighbour's rows or groups."""
-    rows = look.body.terms
-    while len(rows) == 1:
-        reading = [f for f in rows[0] if relation in relations((f,))]
-        if len(reading) != 1 or not isinstance(reading[0], Rel | Exists):
+    if len(look.body.terms) != 1:
+        return None
+    (term,) = look.body.terms
+    column = _column_in(term, look.values[0], relation, row)
+    if column is None:
+        return None
+    # What else is asked of a group has to be of its own rows.
+    others = tuple(f for f in term if not isinstance(f, Rel | Exists))
+    for way in _ways(others, relation, row, (), column):
+        if not all(_is_beyond(way, look.values[0], op, column) for op in ("<=", ">=")):
             return None
-        if isinstance(reading[0], Rel):
-            return columns_of(reading[0], rows[0], row).get(look.values[0])
-        rows = reading[0].body.terms
-    return None
+    return column
+
+
+def _column_in(term: Term, value: Var, relation: str, row: Sequence[Var]) -> Scalar | None:
+    """What the value is of the changed row, if that is one of the term's rows, or in one of its groups."""
+    sources = [f for f in term if isinstance(f, Rel | Exists) and relation in relations((f,))]
+    if len(sources) != 1:
+        return None
+    if isinstance(sources[0], Rel):
+        return columns_of(sources[0], term, row).get(value)
+    bodies = sources[0].body.terms
+    return _column_in(bodies[0], value, relation, row) if len(bodies) == 1 else None
 
 
 def columns_of(rows: Rel, term: Term, row: Sequence[Var]) -> dict[Var, Scalar]:
