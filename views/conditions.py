@@ -92,9 +92,18 @@ def compare(op: str, left: object, right: object) -> bool:
 
 
 def choose(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
-    if condition == TRUE or then == otherwise or (otherwise == NULL and condition == not_null(then)):
+    if condition == TRUE or then == otherwise or is_itself(condition, then, otherwise):
         return then
     return otherwise if condition == FALSE else Apply("if", (condition, then, otherwise))
+
+
+def is_itself(condition: Scalar, then: Scalar, otherwise: Scalar) -> bool:
+    """Whether a choice is what it chooses: that where it is not NULL, else NULL.
+
+    Only of what is NULL by itself: what is computed of NULL without asking for it is nothing.
+    """
+    by_itself = isinstance(then, Var) or (isinstance(then, Apply) and then.op == "if")
+    return by_itself and otherwise == NULL and condition == not_null(then)
 
 
 def choose_condition(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:

@@ -58,7 +58,7 @@ from orderbook.views.certain_rows import (
     drop_certain_groups,
     unlift_single,
 )
-from orderbook.views.conditions import NULL, compare, linear_form, not_null
+from orderbook.views.conditions import compare, is_itself, linear_form
 from orderbook.views.names import (
     apart_from,
     bound_in,
@@ -134,7 +134,7 @@ def _fold(scalar: Scalar) -> Scalar:
         condition, value, other = scalar.args
         if isinstance(condition, Const):
             return value if condition.value else other
-        if other == NULL and condition == not_null(value):
+        if is_itself(condition, value, other):
             return value
     if not all(isinstance(a, Const) for a in scalar.args):
         return scalar
