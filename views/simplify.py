@@ -288,8 +288,10 @@ def _inputs_of(factor: Lift | Extreme | Neighbour) -> frozenset[Var]:
 
 
 def substitute_lifts(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """(x ^= [s]) without relations becomes s wherever x is used; a sum of nothing is 0."""
+    """(x ^= [s]) without relations becomes s wherever x is used, (x ^= [x]) is 1; a sum of nothing is 0."""
     for i, factor in enumerate(term):
+        if isinstance(factor, Lift) and factor.body == product(Val(factor.var)):
+            return [term[:i] + term[i + 1 :]]
         if not isinstance(factor, Lift) or factor.var in keep or len(factor.body.terms) > 1:
             continue
         summed = factor.body.terms[0] if factor.body.terms else (Val(Const(0)),)

@@ -81,6 +81,23 @@ _LATER_MEANS = (
 )
 
 FAMILIES: Mapping[str, Family] = {
+    "groups beside others by a double that may be NULL": Family(
+        Cost.PRODUCT,
+        (
+            "SELECT COUNT(*) AS n, SUM(v - m) AS s FROM (SELECT v, MIN(v) OVER "
+            "(ORDER BY h ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS m FROM "
+            "(SELECT price / 3 AS h, COUNT(*) AS v FROM t GROUP BY price / 3) g) d WHERE v > m",
+        ),
+    ),
+    "numbers of first rows beside others": Family(
+        Cost.PRODUCT,
+        (
+            "SELECT id, ROW_NUMBER() OVER (ORDER BY size, id) AS n FROM (SELECT x.id, x.size, y.s FROM t x "
+            "ASOF JOIN (SELECT size, SUM(price) AS s FROM t GROUP BY size) y ON x.size >= y.size "
+            "QUALIFY ROW_NUMBER() OVER (ORDER BY x.size, x.id) <= 2) d",
+        ),
+        ("declared",),
+    ),
     "groups above what moves along them": Family(
         Cost.ROWS,
         (
