@@ -52,6 +52,10 @@ _MEANS = (
     f"(SELECT id, ts, symbol, price, AVG(price) {_MOVING.format(2)} AS fast, "
     f"AVG(price) {_MOVING.format(4)} AS slow FROM t) d"
 )
+_CROSSED = (
+    f"(SELECT symbol, fast, slow, LAG(fast) OVER w AS f, LAG(slow) OVER w AS s FROM {_MEANS} "
+    "WINDOW w AS (PARTITION BY symbol ORDER BY ts, id)) e"
+)
 _PEAKS = "(SELECT symbol, price, MAX(price) OVER (PARTITION BY symbol ORDER BY {}) AS peak FROM t) d"
 
 _BESIDE = (
@@ -97,6 +101,13 @@ FAMILIES: Mapping[str, Family] = {
             "QUALIFY ROW_NUMBER() OVER (ORDER BY x.size, x.id) <= 2) d",
         ),
         ("declared",),
+    ),
+    "crossings of moving means": Family(
+        Cost.ROWS,
+        (
+            f"SELECT symbol, COUNT(*) AS n FROM {_CROSSED} WHERE fast > slow AND f <= s GROUP BY symbol",
+            f"SELECT SUM(CASE WHEN fast > slow AND f <= s THEN 1 ELSE 0 END) AS n FROM {_CROSSED}",
+        ),
     ),
     "groups above what moves along them": Family(
         Cost.ROWS,

@@ -50,9 +50,9 @@ class GeneratedColumns:
     relations: Mapping[str, Relation]
     places: Mapping[str, tuple[tuple[int, Scalar], ...]]
 
-    def read(self, poly: Poly) -> Poly:
-        """The polynomial over relations with the columns, where it computes them."""
-        return Poly(tuple(map(self._reading, poly.terms))) if self.places else poly
+    def read(self, poly: Poly, outer: frozenset[Var] = _NOTHING) -> Poly:
+        """The polynomial over relations with the columns, where it computes them; `outer` is known around."""
+        return Poly(tuple(self._reading(t, outer) for t in poly.terms)) if self.places else poly
 
     def computed(self, poly: Poly, wanted: frozenset[Var]) -> Poly:
         """The polynomial over relations without the columns; it has to bind what is `wanted`."""
@@ -66,10 +66,11 @@ class GeneratedColumns:
         pairs = zip(own, places, strict=True)
         return {Var(f"@{c.name}"): _generated(Var(f"@{columns[p].name}"), form) for c, (p, form) in pairs}
 
-    def _reading(self, term: Term) -> Term:
+    def _reading(self, term: Term, outer: frozenset[Var]) -> Term:
+        around = outer | bound_in(term)
         for place, factor in enumerate(term):
             if isinstance(factor, NESTED):
-                term = (*term[:place], with_body(factor, self.read(factor.body)), *term[place + 1 :])
+                term = (*term[:place], with_body(factor, self.read(factor.body, around)), *term[place + 1 :])
         asked = {
             (f.args[p], form)
             for f in term
@@ -78,7 +79,8 @@ class GeneratedColumns:
             if isinstance(f.args[p], Var)
         }
         known: dict[tuple[Scalar, Scalar], Var] = {}
-        for factor in term:
+        # What is known from outside says which rows these are.
+        for factor in sorted(term, key=lambda f: not isinstance(f, Lift) or f.var not in outer):
             if isinstance(factor, Lift):
                 known |= {a: factor.var for s in _scalars(factor) if (a := _asked(s)) in asked - known.keys()}
         read = tuple(self._with_columns(f, known) if isinstance(f, Rel) else f for f in term)
