@@ -17,6 +17,7 @@ from orderbook.views.calculus import (
     Apply,
     Cmp,
     Const,
+    Factor,
     Poly,
     Scalar,
     Val,
@@ -235,6 +236,14 @@ def is_null(scalar: Scalar) -> Scalar:
 
 def not_null(scalar: Scalar) -> Scalar:
     return Apply("not", (is_null(scalar),))
+
+
+def known_not_null(factor: Factor) -> Var | None:
+    """The variable that a factor says is not NULL; None where it says something else."""
+    match factor:
+        case Val(Apply("not", (Apply("is_null", (Var() as variable,)),))):
+            return variable
+    return None
 
 
 def linear_form(scalar: Scalar) -> tuple[dict[Var, int], int] | None:

@@ -51,7 +51,15 @@ from orderbook.views.calculus import (
     with_body,
 )
 from orderbook.views.calculus import maps_read as maps_in
-from orderbook.views.conditions import FALSE, TRUE, is_condition, is_null, linear_form, not_null
+from orderbook.views.conditions import (
+    FALSE,
+    TRUE,
+    is_condition,
+    is_null,
+    known_not_null,
+    linear_form,
+    not_null,
+)
 from orderbook.views.m3 import MapDeclaration, Program, Statement
 from orderbook.views.simplify import folded
 from orderbook.views.types import INT64_MAX, INT128_MAX, Kind, Relation, Type
@@ -313,18 +321,11 @@ def _shared_with(row: Rel, term: Term, counted: Term) -> frozenset[Var] | None:
     pairs = tuple(zip(rows[0].args, row.args, strict=True))
     own: dict[Var, Scalar] = {a: b for a, b in pairs if a != b and isinstance(a, Var)}
     asked = (
-        f for f in counted if f is not rows[0] and not _says_not_null(f) and variable_set(f) <= own.keys()
+        f for f in counted if f is not rows[0] and known_not_null(f) is None and variable_set(f) <= own.keys()
     )
     if any(substitute_factor(f, own) not in term for f in asked):
         return None
     return frozenset(a for a, b in pairs if a == b and isinstance(a, Var))
-
-
-def _says_not_null(factor: Factor) -> bool:
-    match factor:
-        case Val(Apply("not", (Apply("is_null", _),))):
-            return True
-    return False
 
 
 def key_of(relation: Relation, row: Sequence[Scalar]) -> frozenset[Var] | None:

@@ -16,7 +16,6 @@ that, over relations still.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations
 
 from orderbook.views.calculus import (
@@ -51,12 +50,12 @@ from orderbook.views.calculus import (
     substitute_scalar,
     variable_set,
 )
-from orderbook.views.conditions import NULL, choose, linear_form, not_null
+from orderbook.views.conditions import NULL, choose, known_not_null, linear_form, not_null
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.ends import compared_ends, equal_to
 from orderbook.views.maintenance.joined import joined_groups
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, from_order, in_order, next_beyond
-from orderbook.views.maintenance.sides import is_sure, near_limits, side_limits
+from orderbook.views.maintenance.sides import is_sure, lifted_scalar, near_limits, side_limits
 from orderbook.views.names import apart_from, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import Relation
@@ -270,7 +269,7 @@ def _closed(domain: Domain, term: Term, relation: Relation) -> Domain:
     """The domain with all that follows from it by the equalities, lifts and neighbours of the term."""
     closed = dict(domain)
     growing, never = True, _aggregates(term)
-    known = {v for f in term for v in _said_known(f)}
+    known = {v for f in term if (v := known_not_null(f)) is not None}
     while growing:
         growing = False
         for variable, scalar in _equalities(term):
@@ -285,12 +284,6 @@ def _closed(domain: Domain, term: Term, relation: Relation) -> Domain:
                 growing = growing or not more.keys() <= closed.keys()
                 closed = {**more, **closed}
     return closed
-
-
-def _said_known(factor: Factor) -> Iterator[Var]:
-    match factor:
-        case Val(Apply("not", (Apply("is_null", (Var() as variable,)),))):
-            yield variable
 
 
 def _guarded(value: Scalar, known: Sequence[Scalar], relation: Relation) -> Scalar:
@@ -336,9 +329,8 @@ def _equalities(term: Term) -> Iterator[tuple[Var, Scalar]]:
                 if isinstance(right, Var):
                     yield right, left
                 yield from _at_distance(left, right)
-            case Lift(var, Poly((values,))) if values and all(isinstance(v, Val) for v in values):
-                scalars = [v.scalar for v in values if isinstance(v, Val)]
-                yield var, reduce(lambda a, b: Apply("*", (a, b)), scalars)
+            case Lift(var, _) if (computed := lifted_scalar(factor)) is not None:
+                yield var, computed
 
 
 def _at_distance(left: Scalar, right: Scalar) -> Iterator[tuple[Var, Scalar]]:
@@ -718,10 +710,9 @@ def _never_null(term: Term, known: Mapping[str, Relation]) -> frozenset[Var]:
 def _computed_too(term: Term, sure: frozenset[Var]) -> frozenset[Var]:
     """Variables that are never NULL, with those that are computed of them alone."""
     for factor in term:
-        match factor:
-            case Lift(var, Poly((values,))) if all(isinstance(v, Val) for v in values):
-                if all(is_sure(v.scalar, sure) for v in values if isinstance(v, Val)):
-                    sure |= {var}
+        computed = lifted_scalar(factor) if isinstance(factor, Lift) else None
+        if computed is not None and is_sure(computed, sure):
+            sure |= bound_by(factor)
     return sure
 
 

@@ -5,13 +5,10 @@ factor that mentions a value known only at run time (an event's parameter) stays
 the component binds that value by equality, for a map can be keyed only by values it holds. So every map is
 finite, and inequalities with parameters stay outside as range lookups.
 
-Groups that are compared by an aggregate are kept in a map with its value among the keys.
-`EXISTS[g](Q) * (v ^= S)` beside a comparison of v with another value would be a loop over all groups.
-Where a change reaches one group, or those that its row joins, a map keyed by g and v costs one entry taken
-out and one put in for each, and an index over v answers the comparison.
+Groups that are compared by an aggregate are kept by its value (`ranked_groups.py`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -42,258 +39,18 @@ from orderbook.views.calculus import (
     with_body,
     with_scalars,
 )
-from orderbook.views.conditions import is_condition, linear_form
+from orderbook.views.conditions import known_not_null, linear_form
 from orderbook.views.intervals import Types, row_types, scalar_type, sum_type
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.components import Bound, components_of, split_mixed
-from orderbook.views.maintenance.deltas import joined_reach, nested_domains, reaches_near
+from orderbook.views.maintenance.deltas import nested_domains, reaches_near
 from orderbook.views.maintenance.generated_columns import GeneratedColumns
 from orderbook.views.maintenance.neighbours import with_neighbours_found
+from orderbook.views.maintenance.ranked_groups import Aggregate, is_key, ranked_groups, value_variable
 from orderbook.views.materialization import Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import INT64_MAX, Kind, Relation, Type, unscaled
-
-# What binds a variable to a value of the rows of a group.
-Aggregate = Lift | Extreme
-
-
-@dataclass(frozen=True, slots=True)
-class RankedGroups:
-    """An Exists with the lifts that its groups are compared by, or by what is computed of them.
-
-    `term` is these with the conditions on them alone, and a lift for each value that is computed; `computed`
-    are the variables of those values.
-    """
-
-    term: Term
-    computed: Mapping[Scalar, Var]
-
-
-def ranked_groups(
-    term: Term,
-    bound: frozenset[Var],
-    types: dict[Var, Type],
-    known: Mapping[str, Relation],
-    ordered: frozenset[Var] = frozenset(),
-    chosen: bool = False,
-) -> RankedGroups | None:
-    """The groups of a term that are compared by an aggregate, or `ordered` by it; None where it has none.
-
-    `bound` is known from outside; `types` gets the types of the variables that are bound to values. `chosen`:
-    groups that conditions on their aggregates choose are such, where other rows are aggregated by their key.
-    """
-    for exists in term:
-        if isinstance(exists, Exists) and frozenset(exists.group) - bound:
-            found = _Ranking(term, exists, bound, types, known, ordered, chosen).groups()
-            if found is not None:
-                return found
-    return None
-
-
-@dataclass(slots=True)
-class _Ranking:
-    """The search of `ranked_groups` for the groups of one Exists."""
-
-    term: Term
-    exists: Exists
-    bound: frozenset[Var]
-    types: dict[Var, Type]
-    known: Mapping[str, Relation]
-    ordered: frozenset[Var]
-    chosen: bool
-
-    def groups(self) -> RankedGroups | None:
-        compared = self.ordered.union(*(variable_set(f) for f, _ in _comparisons(self.term)))
-        kinds = dict(self._own_lifts())
-        if compared.isdisjoint(f.var for f in kinds):
-            return None
-        every = {f.var: f for f in kinds}
-        lifts = {v: f for v, f in every.items() if self._reaches_few(f, every)}
-        around = self.bound | bound_in(self.term)
-        # Of a total all values change at once, yet each group is put in its place only once.
-        totals = {v for v, f in every.items() if v not in lifts and not variable_set(f.body) & around}
-        self.types |= {f.var: kind for f, kind in kinds.items() if f.var in totals.union(lifts)}
-        others = around - {*self.exists.group, *lifts}
-        # What is read of the group itself needs no search for it.
-        elsewhere = others - self._of_the_group()
-        wanted: dict[Var, None] = {v: None for v in lifts if v in self.ordered and self._one_word(v)}
-        computed: dict[Scalar, Var] = {}
-        # What a value of the group is made of compares it with nothing.
-        beside_them = tuple(f for f in self.term if f not in lifts.values())
-        for comparison, beside in _comparisons(beside_them):
-            for own, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
-                met = variable_set(Val(other))
-                if isinstance(own, Var):
-                    if own in lifts and met & (around - {*self.exists.group, own} | beside):
-                        wanted |= {own: None} if self._one_word(own) else {}
-                elif (
-                    own not in computed and met & (elsewhere | beside) and self._is_value(own, lifts, totals)
-                ):
-                    computed[own] = self._variable_of(own, computed.values())
-        used = {*wanted, *(v for own in computed for v in variable_set(Val(own)) if v in every)}
-        conditions = [f for f in self.term if self._is_condition(f, lifts)]
-        if not used and not (conditions and self.chosen and self._is_read_beside(lifts)):
-            return None
-        of_key = self._of_key(used, beside_them, conditions)
-        conditions = [f for f in self.term if f in conditions or f in of_key]
-        used |= {v for f in conditions for v in variable_set(f) if v in lifts}
-        values = (Lift(v, product(Val(own))) for own, v in computed.items())
-        used = _made_of(used, every)
-        own_lifts = (f for f in self.term if isinstance(f, Aggregate) and f.var in used)
-        return RankedGroups((self.exists, *self._beside(), *own_lifts, *conditions, *values), computed)
-
-    def _of_key(self, used: Collection[Var], beside: Term, conditions: Sequence[Factor]) -> Sequence[Factor]:
-        """Conditions on keys of the groups alone; where they are ranked, on keys that nothing else asks for.
-
-        Such a key is none of the map's, so that a range of it is summed.
-        """
-        found = [f for f in self.term if self._is_of_key(f)]
-        if not used:
-            return found
-        if not any(c.op not in ("=", "<>") and variable_set(c) & {*used} for c, _ in _comparisons(beside)):
-            return ()
-        inside = (self.exists, *self._beside(), *conditions, *found)
-        asked = variable_set(tuple(f for f in beside if f not in inside))
-        return [f for f in found if not (variable_set(f) & asked or _is_null(f))]
-
-    def _beside(self) -> Iterator[Exists]:
-        """Other groups that have to be there with a group: of rows that it is joined to by its key."""
-        key, others = frozenset(self.exists.group), bound_in(self.term)
-        groups = (f for f in self.term if isinstance(f, Exists) and f is not self.exists)
-        for factor in groups:
-            if frozenset(factor.group) == key and not variable_set(factor.body) & (others - key):
-                yield factor
-
-    def _of_the_group(self) -> frozenset[Var]:
-        """The variables that are bound beside a key of the group, which is then known."""
-        own = frozenset(self.exists.group) - self.bound
-        return frozenset(v for f in self.term if variable_set(f) & own for v in bound_by(f))
-
-    def _own_lifts(self) -> Iterator[tuple[Aggregate, Type]]:
-        """Aggregates of the groups with their types, those that others are made of before these."""
-        around = self.bound | bound_in(self.term)
-        known: dict[Var, Type] = {}
-        lifts = [f for f in self.term if isinstance(f, Aggregate) and f.var not in self.bound]
-        pending = [f for f in lifts if relations(f)]
-        while True:
-            given = {*self.exists.group, *known}
-            used = variable_set(self.exists) & around
-            ready = [f for f in pending if used | (variable_set(f.body) & around) <= given]
-            if not ready:
-                return
-            pending = [f for f in pending if f not in ready]
-            for lift in ready:
-                types = Types({**self.types, **known, **row_types(lift.body, self.known)})
-                try:
-                    if isinstance(lift, Extreme):
-                        known[lift.var] = row_types(Poly(((lift,),)), self.known)[lift.var]
-                    else:
-                        known[lift.var] = sum_type(lift.body, types, self.known)
-                except KeyError:  # Of the maintenance's own variables no types are known.
-                    continue
-                yield lift, known[lift.var]
-
-    def _reaches_few(self, lift: Aggregate, lifts: Mapping[Var, Aggregate]) -> bool:
-        """Whether a change of a row reaches one group, or those that it joins; the clock's may reach all."""
-        group, outer = frozenset(self.exists.group) - self.bound, frozenset(self.exists.group)
-        made_of = (f for v, f in lifts.items() if v in _made_of({lift.var}, lifts))
-        whole = (self.exists, *self._beside(), *made_of)
-        for relation in (self.known[name] for name in relations(whole) if self.known[name].max_rows > 1):
-            if all(group <= domain.keys() for domain in nested_domains(whole, relation, outer)):
-                continue
-            reach = joined_reach(whole, relation, outer)
-            if reach is None or not group <= reach.domain.keys() | bound_in(reach.limits):
-                return False
-        return True
-
-    def _one_word(self, variable: Var) -> bool:
-        return _is_key(self.types[variable])
-
-    def _is_value(self, scalar: Scalar, lifts: Mapping[Var, Aggregate], totals: Collection[Var]) -> bool:
-        """Whether a scalar is computed of the groups and their aggregates, and a key can hold it."""
-        used = variable_set(Val(scalar))
-        if not used & lifts.keys() or not used <= {*self.exists.group, *lifts, *totals}:
-            return False
-        try:
-            kind = scalar_type(
-                scalar, Types({**self.types, **row_types(Poly(((self.exists,),)), self.known)})
-            )
-        except KeyError:
-            return False
-        return _is_key(kind)
-
-    def _variable_of(self, scalar: Scalar, taken: Iterable[Var]) -> Var:
-        names = self.bound | {*taken} | variable_set(Poly((self.term,)))
-        types = Types({**self.types, **row_types(Poly(((self.exists,),)), self.known)})
-        return _value_variable(scalar_type(scalar, types), names, self.types)
-
-    def _is_read_beside(self, lifts: Mapping[Var, Aggregate]) -> bool:
-        """Whether other rows than those of the group are aggregated by its key."""
-        own = frozenset(self.exists.group) - self.bound
-        beside = (f for f in self.term if isinstance(f, Aggregate) and f not in lifts.values())
-        return any(relations(f) and variable_set(f.body) & own for f in beside)
-
-    def _is_of_key(self, factor: Factor) -> bool:
-        """Whether a factor is a condition on the keys of the groups alone."""
-        own = frozenset(self.exists.group) - self.bound
-        return isinstance(factor, Val) and is_condition(factor.scalar) and variable_set(factor) <= own
-
-    def _is_condition(self, factor: Factor, lifts: Mapping[Var, Aggregate]) -> bool:
-        """Whether a factor is a condition on the groups and their aggregates alone."""
-        if not isinstance(factor, Cmp | Val):
-            return False
-        if isinstance(factor, Val) and not is_condition(factor.scalar):
-            return False
-        used = variable_set(factor)
-        # What is the same for all groups changes for all of them.
-        own = {v for v, lift in lifts.items() if not variable_set(lift).isdisjoint(self.exists.group)}
-        return bool(used & own) and used <= {*self.exists.group, *own}
-
-
-def _value_variable(kind: Type, taken: Bound, types: dict[Var, Type]) -> Var:
-    """A variable of a type, which gets it in `types`; others of its name may be of other types."""
-    used = taken | {v for v, other in types.items() if v.name.startswith("value") and other != kind}
-    variable = apart_from((Var("value"),), used)[Var("value")]
-    types[variable] = kind
-    return variable
-
-
-def _made_of(wanted: Iterable[Var], lifts: Mapping[Var, Aggregate]) -> set[Var]:
-    """The variables of some aggregates, and of those that they are made of."""
-    found: set[Var] = set()
-    pending = set(wanted)
-    while pending:
-        found |= pending
-        pending = {v for w in pending for v in variable_set(lifts[w].body) if v in lifts} - found
-    return found
-
-
-def _is_key(kind: Type) -> bool:
-    """Whether a key of a map can hold the values of a type."""
-    return not kind.exact or fits_word(kind)
-
-
-def fits_word(kind: Type) -> bool:
-    """Whether 64 bits hold the exact values of a type."""
-    return kind.exact and max(-kind.low, kind.high) <= INT64_MAX
-
-
-def _comparisons(term: Term) -> Iterator[tuple[Cmp, frozenset[Var]]]:
-    """The comparisons of a term, at any depth, with what is bound beside nested ones."""
-    for factor in term:
-        if isinstance(factor, Cmp):
-            yield factor, frozenset()
-        elif isinstance(factor, NESTED):
-            yield from ((f, variable_set(f)) for f in _at_any_depth(factor.body) if isinstance(f, Cmp))
-
-
-def _at_any_depth(body: Poly) -> Iterator[Factor]:
-    for term in body.terms:
-        for factor in term:
-            yield factor
-            if isinstance(factor, NESTED):
-                yield from _at_any_depth(factor.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,7 +259,9 @@ class Materialiser:
             for i, component in enumerate(components):
                 local = bound_in(component) - bound
                 for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
-                    beside = (f for f in outside if _not_null(f) is None and not _is_range_of(own, f, local))
+                    beside = (
+                        f for f in outside if known_not_null(f) is None and not _is_range_of(own, f, local)
+                    )
                     wanted = needed | variable_set(tuple(f for f in beside if f is not factor))
                     free = local if factor.op == "=" else local - wanted
                     if not _given(other, local) or not _is_computed(own, component, free):
@@ -568,7 +327,7 @@ class Materialiser:
             return None
         if kind.exact and max(-kind.low, kind.high) > INT64_MAX:
             return None
-        variable = _value_variable(kind, taken | variable_set(component), self.types)
+        variable = value_variable(kind, taken | variable_set(component), self.types)
         return Lift(variable, simplify(product(Val(scalar)), variable_set(Val(scalar))))
 
     def _with_ranked_groups(
@@ -594,7 +353,7 @@ class Materialiser:
             for f in groups
             if isinstance(f, Lift)
             and f.var in read
-            and not (_is_key(self.types[f.var]) and variable_set(f.body) & own)
+            and not (is_key(self.types[f.var]) and variable_set(f.body) & own)
         ]
         kept = [f for f in apart if relations(f)]
         names = apart_from(tuple(f.var for f in kept), bound | read | variable_set(groups))
@@ -786,7 +545,7 @@ def _replaces_columns(own: Scalar, outside: Sequence[Factor], needed: Bound) -> 
     return not used & needed and all(
         isinstance(f, Cmp) and f.op == "=" and used in (variable_set(Val(f.left)), variable_set(Val(f.right)))
         for f in outside
-        if used & variable_set(f) and _not_null(f) is None
+        if used & variable_set(f) and known_not_null(f) is None
     )
 
 
@@ -797,25 +556,13 @@ def _guarded(components: Iterable[Term], outside: Term) -> tuple[list[Term], Ter
     """
     found, rest = list(components), list[Factor]()
     for factor in outside:
-        guarded = _not_null(factor)
+        guarded = known_not_null(factor)
         users = [i for i, c in enumerate(found) if any(_computes(f, guarded) for f in c)]
         for i in users:
             found[i] = (*found[i], factor)
         if not users:
             rest.append(factor)
     return found, tuple(rest)
-
-
-def _not_null(factor: Factor) -> Var | None:
-    match factor:
-        case Val(Apply("not", (Apply("is_null", (Var() as variable,)),))):
-            return variable
-    return None
-
-
-def _is_null(factor: Factor) -> bool:
-    """Whether a factor asks that a variable is NULL, at which a map can be read."""
-    return isinstance(factor, Val) and isinstance(factor.scalar, Apply) and factor.scalar.op == "is_null"
 
 
 def _computes(factor: Factor, variable: Var | None) -> bool:

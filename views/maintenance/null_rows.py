@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from orderbook.views.calculus import (
-    Apply,
     Const,
     Factor,
     Lift,
@@ -23,6 +22,7 @@ from orderbook.views.calculus import (
     substitute,
     with_body,
 )
+from orderbook.views.conditions import is_null, not_null
 from orderbook.views.simplify import simplify
 
 # Columns of a term that are told apart; each doubles its terms.
@@ -40,20 +40,20 @@ def _apart(term: Term, bound: frozenset[Var], most: int) -> Iterator[Term]:
     if column is None:
         yield term
         return
-    there = _there(column)
+    there = Val(not_null(column))
     rows = tuple(_without(f, there) for f in term)
     yield from _apart((*rows, there), bound, most - 1)
     nothing = {f.var: Const(0) for f in term if isinstance(f, Lift) and _asks(f, there)}
     others = tuple(f for f in term if not _asks(f, there))
     (without,) = substitute(Poly((others,)), nothing).terms
-    yield from _apart((*without, Val(Apply("is_null", (column,)))), bound, most - 1)
+    yield from _apart((*without, Val(is_null(column))), bound, most - 1)
 
 
 def _asked_inside(term: Term, bound: frozenset[Var]) -> Iterator[Var]:
     """Columns of the term's rows of which its sums alone ask whether they have a value."""
     own = dict.fromkeys(v for f in term if isinstance(f, Rel) for v in bound_by(f))
     for column in own.keys() - bound:
-        there = _there(column)
+        there = Val(not_null(column))
         if there not in term and any(_asks(f, there) for f in term):
             yield column
 
@@ -71,7 +71,3 @@ def _without(factor: Factor, there: Val) -> Factor:
     if not isinstance(factor, Lift) or there not in (f for t in factor.body.terms for f in t):
         return factor
     return with_body(factor, Poly(tuple(tuple(f for f in t if f != there) for t in factor.body.terms)))
-
-
-def _there(column: Var) -> Val:
-    return Val(Apply("not", (Apply("is_null", (column,)),)))

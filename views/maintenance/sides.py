@@ -209,17 +209,21 @@ def _column_in(term: Term, value: Var, relation: str, row: Sequence[Var]) -> Sca
 def columns_of(rows: Rel, term: Term, row: Sequence[Var]) -> dict[Var, Scalar]:
     """What the variables of a relation's rows, and what a term computes of them, are of one `row`."""
     found: dict[Var, Scalar] = {a: p for a, p in zip(rows.args, row, strict=True) if isinstance(a, Var)}
-    for factor in term:
-        match factor:
-            case Lift(variable, Poly((values,))) if variable_set(values) <= found.keys() and values:
-                scalars = [f.scalar for f in values if isinstance(f, Val)]
-                if len(scalars) == len(values) and variable not in found:
-                    found[variable] = substitute_scalar(reduce(_times, scalars), found)
+    for factor in (f for f in term if isinstance(f, Lift) and f.var not in found):
+        scalar = lifted_scalar(factor)
+        if scalar is not None and {*scalar_variables(scalar)} <= found.keys():
+            found[factor.var] = substitute_scalar(scalar, found)
     return found
 
 
-def _times(left: Scalar, right: Scalar) -> Scalar:
-    return Apply("*", (left, right))
+def lifted_scalar(lift: Lift) -> Scalar | None:
+    """What a lift computes of values alone; None where it sums rows."""
+    if len(lift.body.terms) != 1 or not lift.body.terms[0]:
+        return None
+    scalars = [f.scalar for f in lift.body.terms[0] if isinstance(f, Val)]
+    if len(scalars) < len(lift.body.terms[0]):
+        return None
+    return reduce(lambda a, b: Apply("*", (a, b)), scalars)
 
 
 def _in_one_order(one: Neighbour, other: Neighbour, visible: frozenset[Var]) -> bool:
