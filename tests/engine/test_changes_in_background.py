@@ -148,7 +148,7 @@ def test_a_query_beside_changes_sees_all_relations_at_one_moment(
 ) -> None:
     monkeypatch.setattr(store_entries, "_PIECE", 1)
     engine = engine_of(program)
-    engine.apply(quotes(0, 4_000))
+    engine.apply(quotes(0, 16_000))
     pieces, piece = [], store_entries.StoreCopy.piece
 
     def counted(copy: store_entries.StoreCopy) -> bool:
@@ -160,12 +160,12 @@ def test_a_query_beside_changes_sees_all_relations_at_one_moment(
     async def main() -> None:
         # Every row of quotes comes with one of pairs, and goes with it.
         sql = "SELECT (SELECT COUNT(*) FROM quotes), (SELECT COUNT(*) FROM pairs)"
-        pairs = np.stack([np.arange(4_000)] * 2, axis=1)
-        kinds = np.full(4_000, 2 * PAIRS, np.int16)
-        engine.apply(ChangeBatch(kinds, np.full(4_000, SEEN, np.uint8), pairs))
+        pairs = np.stack([np.arange(16_000)] * 2, axis=1)
+        kinds = np.full(16_000, 2 * PAIRS, np.int16)
+        engine.apply(ChangeBatch(kinds, np.full(16_000, SEEN, np.uint8), pairs))
         for asked in range(3):
             answer = asyncio.create_task(engine.query_async(sql))
-            n, moved = 4_000 + 10_000 * asked, 0
+            n, moved = 16_000 + 10_000 * asked, 0
             while not answer.done():
                 # Less than 0.1 ms keeps the interpreter from the thread that answers.
                 await asyncio.sleep(1e-4)
