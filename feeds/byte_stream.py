@@ -18,6 +18,8 @@ from orderbook.feeds.storage import Place
 
 # Small, because what one call decodes before it meets corruption is lost with it.
 CHUNK_BYTES = 1 << 14
+# Of a plain file, after its first chunk.
+PLAIN_BYTES = 1 << 20
 MAXIMUM_LINE_BYTES = 1 << 26
 SHOWN_BYTES = 80
 _GZIP = b"\x1f\x8b"
@@ -88,7 +90,7 @@ class Blocks:
             return
         while first:
             yield first
-            first = self._read(file)
+            first = self._read(file, PLAIN_BYTES)
 
     def _check_inner(self, start: bytes) -> None:
         if start.startswith((_GZIP, _ZSTD, _ZIP)):
@@ -121,8 +123,8 @@ class Blocks:
         else:
             self._bytes_read = self.size
 
-    def _read(self, file: BinaryIO) -> bytes:
-        data = file.read(CHUNK_BYTES)
+    def _read(self, file: BinaryIO, size: int = 0) -> bytes:
+        data = file.read(size or CHUNK_BYTES)
         self._bytes_read += len(data)
         return data
 

@@ -131,6 +131,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """So that messages lie across their ends."""
     monkeypatch.setattr(tardis, "BLOCK_BYTES", size)
     monkeypatch.setattr(byte_stream, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(byte_stream, "PLAIN_BYTES", 64)
 
 
 @pytest.mark.sampled(2)

@@ -172,6 +172,7 @@ def blocks_of(size: int, by_column: bool = True) -> Iterator[None]:
     read = read_csv_block if by_column else lambda *_: None
     with (
         patch.object(byte_stream, "CHUNK_BYTES", size),
+        patch.object(byte_stream, "PLAIN_BYTES", size),
         patch.object(byte_stream, "_LARGER_BYTES", 2 * size),
         patch.object(row_forms, "read_csv_block", read),
     ):
