@@ -115,6 +115,16 @@ def fetch_order(context: Record, at: int) -> None:
             order_table.fetch(context, itch_format.number_8(at + itch_format.NEW_REFERENCE))
 
 
+@jit()
+def fetch_row(context: Record, at: int) -> None:
+    """Fetches the rows of the message at an address, once `fetch_order` has."""
+    kind = itch_format.number_1(at)
+    if _NAMES_ORDER[kind]:
+        order_table.fetch_row(context, itch_format.number_8(at + itch_format.REFERENCE))
+        if kind == _REPLACE:
+            order_table.fetch_row(context, itch_format.number_8(at + itch_format.NEW_REFERENCE))
+
+
 _ADD = int(Action.ADD)
 _REDUCE = int(Action.REDUCE)
 _DELETE = int(Action.DELETE)
@@ -295,8 +305,8 @@ _WRONG_LENGTH = int(Stop.WRONG_LENGTH)
 _S, _R, _H, _h, _T = (ord(c) for c in "SRHhT")
 _A, _F, _E, _C, _X, _D, _U, _P, _Q, _B = (ord(c) for c in "AFECXDUPQB")
 
-# How many messages ahead orders are fetched, and how many bytes of a frame that reads.
-_LEAD = 12
+# How many messages ahead orders are fetched, and their rows, and how many bytes of a frame that reads.
+_LEAD, _LEAD_ROW = 12, 6
 _FETCHED_BYTES = itch_format.FRAME + itch_format.NEW_REFERENCE + 8
 
 # The most events of a message.
@@ -433,8 +443,8 @@ def decode(
     context.out = out.ctypes.data
     context.written = 0
     room = len(out) - EVENTS_OF_MESSAGE
-    ahead = position
-    lead = 0
+    ahead = ahead_row = position
+    lead = lead_row = 0
     while True:
         stop = _framed(context, base, position, end, room)
         if stop >= 0:
@@ -445,6 +455,11 @@ def decode(
             ahead += itch_format.FRAME + itch_format.number_2(base + ahead)
             lead += 1
         lead -= 1
+        while lead_row < _LEAD_ROW and ahead_row + _FETCHED_BYTES <= end:
+            fetch_row(context, base + ahead_row + itch_format.FRAME)
+            ahead_row += itch_format.FRAME + itch_format.number_2(base + ahead_row)
+            lead_row += 1
+        lead_row -= 1
         at = base + position + itch_format.FRAME
         kind = itch_format.number_1(at)
         if _LENGTHS[kind]:

@@ -24,11 +24,12 @@ Record = Any
 
 ROW_BYTES = 40
 SEGMENT_CLASSES = 7
-SMALLEST_SEGMENT = 16
-LARGEST_SEGMENT = SMALLEST_SEGMENT << (SEGMENT_CLASSES - 1)
+ROWS_OF_CHUNK = 15
+# A byte for each row of a chunk and one more, and what a segment begins with.
+TAGS_BYTES, SEGMENT_HEAD_BYTES = 16, 16
 LEVELS_OF_BLOCK = 64
-# Size classes: segments of the order table with a header row, the block of a ladder's tree, then 2^k words,
-# and a ladder's window of 2^k * SMALLEST_WINDOW cells with a bit for each.
+# Size classes: segments of the order table of 2^k chunks, the block of a ladder's tree, then 2^k words, and a
+# ladder's window of 2^k * SMALLEST_WINDOW cells with a bit for each.
 LADDER_BLOCK = SEGMENT_CLASSES
 WORDS = LADDER_BLOCK + 1
 LARGEST_WORDS = 32
@@ -37,7 +38,7 @@ WINDOW_CLASSES = 9
 SMALLEST_WINDOW = 64
 CELL_BYTES = 16
 SIZES = (
-    *(((SMALLEST_SEGMENT << k) + 1) * ROW_BYTES for k in range(SEGMENT_CLASSES)),
+    *(SEGMENT_HEAD_BYTES + ((TAGS_BYTES + ROWS_OF_CHUNK * ROW_BYTES) << k) for k in range(SEGMENT_CLASSES)),
     16 + LEVELS_OF_BLOCK * 24,
     *(8 << k for k in range(LARGEST_WORDS + 1)),
     *((SMALLEST_WINDOW * CELL_BYTES + SMALLEST_WINDOW // 8) << k for k in range(WINDOW_CLASSES)),
@@ -146,6 +147,23 @@ def highest_bit(typing_context: Any, word: Any) -> Any:
         return builder.sub(ir.IntType(64)(63), builder.ctlz(arguments[0], ir.IntType(1)(1)))
 
     return types.int64(types.int64), generate
+
+
+@intrinsic
+def equal_bytes(typing_context: Any, address: Any, byte: Any) -> Any:
+    """Which of the 16 bytes at an address are equal to one: a bit for each, the first the lowest."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        lanes, place = ir.VectorType(ir.IntType(8), 16), ir.IntType(32)
+        found = builder.load(builder.inttoptr(arguments[0], lanes.as_pointer()), align=1)
+        byte = builder.trunc(arguments[1], ir.IntType(8))
+        one = builder.insert_element(ir.Constant(lanes, ir.Undefined), byte, place(0))
+        nothing = ir.Constant(ir.VectorType(place, 16), [0] * 16)
+        bytes_ = builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), nothing)
+        equal = builder.bitcast(builder.icmp_unsigned("==", found, bytes_), ir.IntType(16))
+        return builder.zext(equal, ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), generate
 
 
 _LANES = 8

@@ -78,9 +78,9 @@ _BAD_VOLUME = int(Problem.BAD_VOLUME)
 _PRICE_OUT_OF_RANGE = int(Problem.PRICE_OUT_OF_RANGE)
 _VOLUME_OUT_OF_RANGE = int(Problem.VOLUME_OUT_OF_RANGE)
 
-# How many events ahead books are fetched, their directories, and rows and levels; up to so many books stay in
-# the cache, where they are not deep.
-_LEAD_BOOK, _LEAD_DIRECTORY, _LEAD_ROWS, _FEW = 24, 16, 8, 64
+# How many events ahead books are fetched, their directories, tags of orders and levels, and rows; up to so
+# many books stay in the cache, where they are not deep.
+_LEAD_BOOK, _LEAD_DIRECTORY, _LEAD_TAGS, _LEAD_ROW, _FEW = 20, 14, 7, 3, 64
 _TRACKED_BYTES = order_queues.TRACKED.itemsize
 _BOOK_BYTES, _BOOK_LINES = BOOK.itemsize, -(-BOOK.itemsize // 64)
 _LADDER_LINES = 2 * LADDER_BYTES // 64
@@ -293,13 +293,17 @@ def _fetch_ahead(context: Record, event_at: int, stride: int, left: int) -> None
             order_table.fetch_entry(book, event.order_id)
             if context.track and event.side <= ASK:
                 ladder.fetch_directory(ladder_of(context, book, event.side), key_of(event.side, event.price))
-    if left > _LEAD_ROWS:
-        event = _event_at(event_at + stride * _LEAD_ROWS)
+    if left > _LEAD_TAGS:
+        event = _event_at(event_at + stride * _LEAD_TAGS)
         if 0 <= event.instrument < context.instruments and event.action <= _LAST_OF_BOOK:
             book = book_of(context, np.int64(event.instrument))
             order_table.fetch(book, event.order_id)
             if context.track and event.side <= ASK:
                 ladder.fetch(ladder_of(context, book, event.side), key_of(event.side, event.price))
+    if left > _LEAD_ROW:
+        event = _event_at(event_at + stride * _LEAD_ROW)
+        if 0 <= event.instrument < context.instruments and event.action <= _LAST_OF_BOOK:
+            order_table.fetch_row(book_of(context, np.int64(event.instrument)), event.order_id)
 
 
 @exported
