@@ -192,13 +192,21 @@ class Lines:
         return self._blocks.progress
 
     def __iter__(self) -> Iterator[bytes]:
+        for lines in self.groups():
+            for line in lines:
+                self.number += 1
+                yield line
+
+    def groups(self) -> Iterator[list[bytes]]:
+        """Lines that follow one another, without line ends, as many as there are at a time.
+
+        `number` is to be that of the last of them, where more are asked for.
+        """
         for block in self.blocks():
             lines = block.split(b"\n")
             if not lines[-1]:
                 lines.pop()
-            for line in lines:
-                self.number += 1
-                yield line.rstrip(b"\r")
+            yield [line.rstrip(b"\r") for line in lines] if b"\r" in block else lines
 
     def blocks(self) -> Iterator[bytes]:
         """Whole lines, as many as there are at a time, each with its line feed, but for the last of all.
@@ -307,6 +315,16 @@ class OrderedLines:
             raise SourceError(f"{names}: each is cut at its end; everything before that was read")
         for lines in cut:
             lines.raise_if_cut()
+
+    def groups(self) -> Iterator[list[bytes]]:
+        """The lines, as many as follow one another in a file at a time; see `Lines.groups`."""
+        if len(self.files) == 1:
+            self.current = self.files[0]
+            yield from self.current.groups()
+            return
+        for line in self:
+            self.current.number -= 1
+            yield [line]
 
     def __iter__(self) -> Iterator[bytes]:
         self.current = self.files[0]

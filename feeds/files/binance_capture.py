@@ -6,9 +6,10 @@ collector begins a new one each day, and does not ask for another snapshot.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 
 import msgspec
 
@@ -30,6 +31,8 @@ INCREMENTS = {
 # How many lines are searched for the market, the symbol and, where they are not known, tick and lot.
 HEAD_LINES = 2_000
 INT64_MAX = 2**63 - 1
+# Local times of 2001 to 2262, as they are written.
+_DIGITS, _LATEST = 19, str(INT64_MAX).encode()
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, DataError, ValueError)
 # A snapshot begins with its id; a stream's message has its name there.
 _SNAPSHOT, _SNAPSHOT_HEAD = b'"lastUpdateId"', 40
@@ -65,6 +68,9 @@ class BinanceCaptureSource(ReplayedLines):
         super().__init__("binance", list(path) if isinstance(path, Sequence) else [path], local_time)
         self._instrument = _scan_heads([lines.path for lines in self._lines.files])
         self.instruments = Instruments([self._instrument])
+
+    def _take_all(self, replay: LineReplay, lines: Sequence[bytes]) -> None:
+        take_lines(replay, lines, self._lines.current, partial(self._take, replay))
 
     def _take(self, replay: LineReplay, line: bytes) -> None:
         found = begun_line(replay, line, self.counts)
@@ -139,6 +145,29 @@ def _scan_head(path: Place) -> Instrument:
     seen = [Decimal(1).scaleb(-min(places, SCALE)) for places in (head.price_places, head.volume_places)]
     tick, lot = INCREMENTS.get((head.venue, head.symbol), seen)
     return Instrument.listed(head.venue, head.symbol, tick, lot)
+
+
+def take_lines(
+    replay: LineReplay, lines: Sequence[bytes], file: Lines, take: Callable[[bytes], object]
+) -> None:
+    """Hands on lines of a file that follow one another; those that are unusual, or may be a snapshot, one by
+    one by `take`."""
+    frames, times = list[bytes](), list[int]()
+    before = file.number
+    for number, line in enumerate(lines, before + 1):
+        time, _, frame = line.partition(b" ")
+        plain = len(time) == _DIGITS and time.isdigit() and time <= _LATEST
+        if plain and frame.find(_SNAPSHOT, 0, _SNAPSHOT_HEAD) < 0:
+            frames.append(frame)
+            times.append(int(time))
+            continue
+        file.number = number - 1
+        replay.frames(frames, times)
+        frames, times = [], []
+        file.number = number
+        take(line)
+    file.number = before + len(lines)
+    replay.frames(frames, times)
 
 
 def begun_line(replay: LineReplay, line: bytes, counts: Counter[str]) -> tuple[int, bytes] | None:

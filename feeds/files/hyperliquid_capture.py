@@ -5,13 +5,14 @@ A capture is of one product. It may be in several files: the collector begins a 
 
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 
 import msgspec
 
 from orderbook.core.errors import SourceError
 from orderbook.feeds.byte_stream import Lines
 from orderbook.feeds.exchanges import hyperliquid
-from orderbook.feeds.files.binance_capture import begun_line, local_line, local_time
+from orderbook.feeds.files.binance_capture import begun_line, local_line, local_time, take_lines
 from orderbook.feeds.recording.capture_replay import LineReplay, ReplayedLines
 from orderbook.feeds.storage import Place
 from orderbook.feeds.text_values import decimal_places
@@ -49,6 +50,9 @@ class HyperliquidCaptureSource(ReplayedLines):
         terms = SPOT if hyperliquid.is_spot(coin) else PERPETUAL
         self._instrument = Instrument.listed(hyperliquid.Hyperliquid.venue, coin, tick, lot, terms=terms)
         self.instruments = Instruments([self._instrument])
+
+    def _take_all(self, replay: LineReplay, lines: Sequence[bytes]) -> None:
+        take_lines(replay, lines, self._lines.current, partial(self._take, replay))
 
     def _take(self, replay: LineReplay, line: bytes) -> None:
         found = begun_line(replay, line, self.counts)

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -209,8 +210,8 @@ class CaptureSessions:
             self._taken.append(self._latest.take())
 
 
-# Frames that are handed to a session together.
-_FRAMES_TOGETHER = 64
+# Frames that are handed to a session together, and those of lines that were read together.
+_FRAMES_TOGETHER, _LINES_TOGETHER = 64, 256
 
 
 def _together(lines: Iterable[Line]) -> Iterator[list[Line]]:
@@ -262,9 +263,9 @@ class ReplayedLines(ABC):
         self.counts.clear()
         problems = LineProblems(self._lines, self.problems)
         replay = LineReplay(self._lines, problems, self._instrument, self.instruments)
-        for number, line in enumerate(self._lines):
-            self._take(replay, line)
-            if number % _FRAMES_TOGETHER == 0 and replay.waiting_events >= DEFAULT_BATCH_SIZE:
+        for lines in self._lines.groups():
+            self._take_all(replay, lines)
+            if replay.waiting_events >= DEFAULT_BATCH_SIZE:
                 yield counted(replay.take(), self.counts, self.changes)
         events = replay.take()
         if len(events):
@@ -273,6 +274,13 @@ class ReplayedLines(ABC):
             detail = "its book was never valid: name the files before it, too, in which there is one"
             self.problems.add("no snapshot", self.name, detail)
         self._lines.raise_if_cut()
+
+    def _take_all(self, replay: "LineReplay", lines: Sequence[bytes]) -> None:
+        """Hand lines of the current file on, which follow one another."""
+        file = self._lines.current
+        for line in lines:
+            file.number += 1
+            self._take(replay, line)
 
     @abstractmethod
     def _take(self, replay: "LineReplay", line: bytes) -> None:
@@ -335,18 +343,38 @@ class LineReplay:
         if len(self._frames) == _FRAMES_TOGETHER:
             self._hand_over()
 
-    def _hand_over(self) -> None:
-        if not self._frames:
+    def frames(self, frames: Sequence[bytes], times: Sequence[int]) -> None:
+        """Lines of the current file that follow one another, up to that of its `number`, are frames, received
+        at these times."""
+        if not frames:
             return
-        times, places, problems = self._times, self._places, self._problems
+        self._hand_over()
+        self.begin(times[0])
+        file = self._lines.current
+        first = file.number - len(frames) + 1
+        for start in range(0, len(frames), _LINES_TOGETHER):
+            end = start + _LINES_TOGETHER
+            line_of = partial(_line_of, file, first + start)
+            self._give(frames[start:end], times[start:end], line_of)
 
+    def _hand_over(self) -> None:
+        if self._frames:
+            self._give(self._frames, self._times, self._places.__getitem__)
+            self._frames, self._times, self._places = [], [], []
+
+    def _give(
+        self, frames: Sequence[bytes], times: Sequence[int], line_of: Callable[[int], tuple[Lines, int]]
+    ) -> None:
         def turn(place: int) -> None:
             self._now = times[place] / 1e9
-            problems.line = places[place]
+            self._problems.line = line_of(place)
 
-        self._session.frames_of(self._frames, times, turn)
-        problems.line = None
-        self._frames, self._times, self._places = [], [], []
+        self._session.frames_of(frames, times, turn)
+        self._problems.line = None
+
+
+def _line_of(file: Lines, first: int, place: int) -> tuple[Lines, int]:
+    return file, first + place
 
 
 def _name(kind: str, paths: Sequence[Place]) -> str:

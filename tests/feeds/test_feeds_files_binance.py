@@ -19,6 +19,7 @@ from orderbook.core.changes import Dictionary
 from orderbook.core.errors import SourceError
 from orderbook.feeds.files.binance_capture import BinanceCaptureSource
 from orderbook.feeds.recording import capture_replay
+from orderbook.feeds.recording.capture_replay import ReplayedLines
 from orderbook.feeds.source_kinds import open_source
 from orderbook.market.books import Books
 from orderbook.market.events import Action, BookState, Flag, Side
@@ -369,5 +370,9 @@ def test_lines_that_are_handed_on_together_are_as_if_alone(
         return made.tobytes(), source.counts, source.problems.report(), error
 
     together = found()
+    monkeypatch.setattr(capture_replay, "_LINES_TOGETHER", 1)
+    assert found() == together
+    monkeypatch.setattr(BinanceCaptureSource, "_take_all", ReplayedLines._take_all)
+    assert found() == together
     monkeypatch.setattr(capture_replay, "_FRAMES_TOGETHER", 1)
     assert found() == together
