@@ -60,6 +60,11 @@ class ViewEvent(msgspec.Struct, eq=False, frozen=True):
         return found
 
     @property
+    def layout(self) -> ViewLayout:
+        """How the event's key and rows are decoded."""
+        return self._layout
+
+    @property
     def firing(self) -> Firing:
         """The event as the runtime has it."""
         return self._firing

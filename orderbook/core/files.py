@@ -399,17 +399,21 @@ class ParquetFile:
                     self._sink.close()
                 self._file = None
 
+    def abandon(self) -> None:
+        """Leave no file: what it was to hold is not whole."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(Exception):
+                file.close()
+        if self._partial is not None:
+            with suppress(OSError):
+                self._partial.unlink(missing_ok=True)
+
     @contextmanager
     def _abandoned_if_it_fails(self) -> Iterator[None]:
         with writing(self.path):
             try:
                 yield
             except BaseException:
-                file, self._file = self._file, None
-                if file is not None:
-                    with suppress(Exception):
-                        file.close()
-                if self._partial is not None:
-                    with suppress(OSError):
-                        self._partial.unlink(missing_ok=True)
+                self.abandon()
                 raise

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 from backtest_support import Follower, contents, job_settings, run, write_records
@@ -24,6 +23,8 @@ from orderbook.configuration.configuration import load_configuration
 from orderbook.core.errors import OrderbookError, OutputError, SourceError
 from orderbook.core.files import replace_file
 from orderbook.engine.checkpoint import CheckpointError, newest_checkpoint
+from orderbook.engine.runtime.live_view import view_layout
+from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.feeds.recording import raw_recorder
 from orderbook.feeds.recording.parquet_record import RecordSource, RecordWriter
 from orderbook.jobs.folder import read_manifest
@@ -66,10 +67,14 @@ PROGRAM_OF_VIEWS = compile_views("CREATE VIEW one AS SELECT symbol, COUNT(*) AS 
 def write_output(path: Path) -> None:
     result = PROGRAM_OF_VIEWS.program.result("one")
     output = open_output(path, {"one": result}, {"one": ["symbol"]})
-    event = SimpleNamespace(view="one", key=("A" * 3000,), new=None, version=(1, 0, 0))
+    text = "A" * 3000
+    PROGRAM_OF_VIEWS.dictionary.encode(text)
+    layout = view_layout(result, ("symbol",), PROGRAM_OF_VIEWS.dictionary)
+    event = ViewEvent.between(layout, (text,), None, None, (1, 0, 0))
     try:
+        # Lines wait for others for a second.
         for number in range(20):
-            output.write(event, number)
+            output.write(event, number * 10**9)
     finally:
         output.close()
 
