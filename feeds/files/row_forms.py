@@ -1,7 +1,8 @@
 """The forms of a file of rows: CSV, lines of JSON, and Parquet.
 
-Rows are read by column, as far as they can be: `Columns`. Others are read one by one: of JSON all, of CSV a
-block that is not UTF-8, or where a quote or a carriage return stands as RFC 4180 has none.
+Rows are read by column, as far as they can be: `Columns`. Others are read one by one: of JSON a block with a
+malformed line, or where a column has values of several kinds; of CSV one that is not UTF-8, or where a quote
+or a carriage return stands as RFC 4180 has none.
 """
 
 import csv
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import compress
 from typing import Any
 
 import msgspec
@@ -197,25 +199,71 @@ class _JsonRows(_TextRows):
 
     def columns(self) -> Sequence[str]:
         problems = Problems()
-        for _, row in self._rows(problems):
-            return list(row)
+        for number, line in enumerate(self._lines):
+            for _, row in self._by_row(problems, [line], number):
+                return list(row)
         raise SourceError(f"rows:{self.path}: no row could be read: {'; '.join(problems.report()[:1])}")
 
     def rows(self, problems: Problems, wanted: Sequence[str]) -> Iterator[Columns | Row]:
-        yield from self._rows(problems)
+        before = 0
+        for block in larger(self._lines.blocks()):
+            lines = [line.rstrip(b"\r") for line in block.removesuffix(b"\n").split(b"\n")] if block else []
+            self._lines.number = before + len(lines)
+            found = _json_columns(lines, before, wanted)
+            if found is None:
+                yield from self._by_row(problems, lines, before)
+            else:
+                yield found
+            before += len(lines)
 
-    def _rows(self, problems: Problems) -> Iterator[Row]:
-        decoder = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
-        for line in self._lines:
+    def _by_row(self, problems: Problems, lines: Sequence[bytes], before: int) -> Iterator[Row]:
+        """The rows of lines after so many."""
+        for number, line in enumerate(lines, before + 1):
             if not line.strip():
                 continue
             try:
-                row = decoder.decode(line)
+                row = _decode_object(line)
                 check_row(row)
             except (msgspec.DecodeError, ValueError) as error:
-                self._lines.malformed(problems, MALFORMED, f"{error}: {shown(line)}")
+                self.malformed(problems, number, f"{error}: {shown(line)}")
                 continue
-            yield self._lines.number, row
+            yield number, row
+
+
+_decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal).decode
+
+
+def _json_columns(lines: Sequence[bytes], before: int, wanted: Sequence[str]) -> Columns | None:
+    """The rows of lines after so many, by column; None where one of them is malformed, or a column has values
+    of several kinds, or of one for which there is none."""
+    numbers = np.arange(before + 1, before + len(lines) + 1)
+    if not all(map(bytes.strip, lines)):
+        there = np.array([bool(line.strip()) for line in lines])
+        lines, numbers = list(compress(lines, there)), numbers[there]
+    try:
+        rows = [_decode_object(line) for line in lines]
+        for row in rows:
+            check_row(row)
+        columns = [_json_column(name, [row.get(name) for row in rows]) for name in wanted]
+    except (*_NO_COLUMN, msgspec.DecodeError):
+        return None
+    found = [column for column in columns if column is not None]
+    return Columns(numbers, pl.DataFrame(found)) if len(found) == len(columns) else None
+
+
+def _json_column(name: str, values: list[Any]) -> pl.Series | None:
+    kinds = set(map(type, values)) - {type(None)}
+    if len(kinds) > 1:
+        return None
+    kind = next(iter(kinds), str)
+    if kind is not Decimal:
+        return pl.Series(name, values, _JSON_KINDS[kind])
+    array = pa.array(values)
+    return pl.Series(name, pl.from_arrow(array)) if pa.types.is_decimal128(array.type) else None
+
+
+_JSON_KINDS = {int: pl.Int64, str: pl.String, bool: pl.Boolean}
+_NO_COLUMN = (pl.exceptions.PolarsError, pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 class _ParquetRows(RowForm):
@@ -262,7 +310,7 @@ def _columns(lines: NDArray[np.int64], batch: pa.RecordBatch) -> Iterator[Column
     columns = [times_as_ns(column) for column in batch.columns]
     try:
         frame = pl.DataFrame(pl.from_arrow(pa.table(columns, batch.schema.names)))
-    except (pl.exceptions.PolarsError, pa.ArrowException, ValueError, TypeError):
+    except _NO_COLUMN:
         for line, *fields in zip(lines.tolist(), *(column.to_pylist() for column in columns), strict=True):
             yield line, dict(zip(batch.schema.names, fields, strict=True))
     else:

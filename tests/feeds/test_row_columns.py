@@ -1,7 +1,9 @@
 """Rows by column: read, encoded, merged and logged as row by row."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +14,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 from orderbook.core.changes import Dictionary
 from orderbook.core.errors import DataError, Problems, SourceError
@@ -42,6 +45,7 @@ CREATE VIEW sizes AS SELECT name, SUM(size) AS size FROM rows GROUP BY name;
 """
 PROGRAM = compile_views(DECLARED)
 (RELATION,) = [relation for relation in PROGRAM.relations if relation.name == "rows"]
+TEXTS = [place for place, column in enumerate(RELATION.columns) if column.name in ("name", "other")]
 
 digits = st.text("0123456789", max_size=12)
 numbers = st.builds(
@@ -102,10 +106,9 @@ def check_encoded(frame: pl.DataFrame) -> None:
     wanted = encoded_by_row(list(frame.iter_rows(named=True)), other)
     kept = [place for place, row in enumerate(wanted) if isinstance(row, list)]
     assert refused == {place: row for place, row in enumerate(wanted) if isinstance(row, str)}
-    texts = [place for place, column in enumerate(RELATION.columns) if column.name in ("name", "other")]
     for place in kept:
         row, own = list[Any](wanted[place]), values[place].tolist()
-        for at in texts:
+        for at in TEXTS:
             row[at], own[at] = (
                 codes.decode(code) if code >= 0 else None
                 for codes, code in ((other, row[at]), (one, own[at]))
@@ -227,6 +230,82 @@ def test_a_line_that_spoils_its_block_leaves_the_others(tmp_path: Path) -> None:
         batches = list(open_rows(str(path)))
     assert sum(map(len, batches)) == 401
     assert sum(len(batch) for batch in batches if isinstance(batch, RowBatch)) > 100
+
+
+plain = st.sampled_from(["1", "-2", "0", "null", "7"])
+# By kind, so that columns have values of one most of the time.
+JSON_VALUES = [
+    plain, st.sampled_from(["1.5", "0.25", "-3.0", "1e2", "null", "1E-9"]),
+    st.sampled_from(['"a"', '"b"', '""']),
+    st.sampled_from(["true", "false", "null"]), st.sampled_from(['"2024-01-31 12:00:00"', '"1.5"', '"7"']),
+    st.sampled_from([str(2**63), str(-(2**63)), "1e-40", "1e39", "1e400", "-0.0", '"\\u00e9"', '"\\ud800"']),
+    st.sampled_from(["[1]", "{}", "x", "1 2", '"\n"', "1.", ""]),
+]  # fmt: skip
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(E[+-]?\d+)?")
+
+
+@st.composite
+def json_lines(draw: st.DrawFn) -> bytes:
+    """Objects of some columns, most of them plain, some malformed; blank lines."""
+    kinds = {name: draw(st.sampled_from([*JSON_VALUES[:5]] * 4 + JSON_VALUES)) for name in GOOD}
+    kinds["ts"] = draw(st.sampled_from([plain, JSON_VALUES[1], JSON_VALUES[4]]))
+    lines = []
+    for _ in range(draw(st.integers(1, 12))):
+        own = {name: draw(kind) for name, kind in kinds.items() if draw(st.integers(0, 9))}
+        if draw(st.integers(0, 15)) == 0:
+            own["other"] = draw(st.one_of(JSON_VALUES))
+        lines.append("{" + ", ".join(f'"{name}": {value}' for name, value in own.items()) + "}")
+        if draw(st.integers(0, 15)) == 0:
+            lines.append(draw(st.sampled_from(["", " ", "\r", "{", "5", '{"a": [1', "2]}", "{},{}"])))
+    first = "{" + ", ".join(f'"{name}": null' for name in GOOD) + "}"
+    return "\n".join([first, *lines]).encode() + draw(st.sampled_from([b"", b"\n", b"\r\n", b"\n\n"]))
+
+
+@examples(40)
+@given(json_lines(), st.integers(20, 400), st.booleans())
+def test_lines_of_json_are_read_in_blocks_as_one_by_one(text: bytes, size: int, timed: bool) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.jsonl"
+        path.write_bytes(text)
+        options = "?time=ts" if timed else "?columns=" + ",".join(name for name in GOOD if name != "ts")
+
+        def found() -> object:
+            problems = Problems()
+            said, codes, dictionary = read(path, options), list[Any](), Dictionary()
+            try:
+                for changes in (source := open_rows(f"{path}{options}")):
+                    batch = encode_changes(changes, PROGRAM.relations, dictionary, source.name, problems)
+                    codes += zip(batch.kinds.tolist(), batch.values.tolist(), strict=True)
+            except SourceError:
+                pass
+            for place, (kind, values) in enumerate(codes):
+                for at in TEXTS:
+                    values[at] = dictionary.decode(values[at]) if kind >= 0 <= values[at] else None
+                codes[place] = kind, values if kind >= 0 else None
+            # A column of numbers has as many places for all of them.
+            refused = [
+                _NUMBER.sub(lambda found: str(Decimal(found[0]).normalize() + 0), line)
+                for line in problems.report()
+            ]
+            return said, codes, refused
+
+        with patch.object(row_forms, "_json_columns", lambda *_: None):
+            wanted = found()
+        assert found() == wanted
+        with blocks_of(size):
+            assert found() == wanted
+
+
+def test_lines_of_json_that_are_alike_are_read_by_column(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"ts": 1, "b": "x", "c": 1.5}\n\n{"b": null, "ts": 2, "c": 2.25, "d": 1}\n')
+    (batch,) = open_rows(str(path))
+    assert isinstance(batch, RowBatch) and [(c.line, c.time, dict(c.row)) for c in batch] == [
+        (1, 1, {"ts": 1, "b": "x", "c": Decimal("1.5")}),
+        (3, 2, {"ts": 2, "b": None, "c": Decimal("2.25")}),
+    ]
 
 
 def frame_of(source: str, lines: Sequence[int], values: dict[str, list[Any]], stamped: bool) -> RowFrame:
