@@ -19,10 +19,7 @@ from orderbook.core.changes import ChangeBatch, part_of
 
 from .measure import CONSOLE, Options, same, table
 
-SCHEMA = (
-    "CREATE TABLE trades (ts TIMESTAMP NOT NULL, id BIGINT PRIMARY KEY, "
-    "price {0}, volume {0} CHECK (volume >= 0));"
-)
+SCHEMA = "CREATE TABLE trades (ts TIMESTAMP NOT NULL, id BIGINT PRIMARY KEY, price {0}, volume {0});"
 # Prices of the flow are 1 to LEVELS - 1.
 LEVELS = 256
 MINUTE = 60 * 10**9
@@ -271,6 +268,14 @@ VIEWS = (
     Written(
         "VWAP of the best quarter, DECIMAL(18, 8)",
         "DECIMAL(18, 8)",
+        "SELECT SUM(b.price * b.volume) / SUM(b.volume) AS vwap FROM trades b WHERE "
+        "0.25 * (SELECT SUM(volume) FROM trades) > "
+        "(SELECT COALESCE(SUM(c.volume), 0) FROM trades c WHERE c.price > b.price)",
+        _vwap,
+    ),
+    Written(
+        "VWAP of the best quarter, DOUBLE",
+        "DOUBLE",
         "SELECT SUM(b.price * b.volume) / SUM(b.volume) AS vwap FROM trades b WHERE "
         "0.25 * (SELECT SUM(volume) FROM trades) > "
         "(SELECT COALESCE(SUM(c.volume), 0) FROM trades c WHERE c.price > b.price)",

@@ -3,6 +3,7 @@
 Of a cut there is the function that searches it, and its use as a bound or as a sum.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 from orderbook.core.changes import NULL_CODE
@@ -20,7 +21,7 @@ from orderbook.engine.maps.cuts import cut_imports, cut_source
 from orderbook.engine.maps.dense import dense_cut_imports, dense_cut_source
 from orderbook.engine.plan.steps import Cut, Extremum, Lookup, Range, RangeSum, Store
 from orderbook.engine.plan.stores import layout_of
-from orderbook.views.calculus import NEGATED, Apply, Cmp, Scalar, scalar_variables
+from orderbook.views.calculus import NEGATED, Apply, Cmp, Scalar, Var, scalar_variables
 from orderbook.views.types import INT64_MAX
 
 LOWEST, HIGHEST = f"({-INT64_MAX})", str(INT64_MAX)
@@ -96,14 +97,25 @@ def _limit(emitter: Emitter, cut: Cut, names: Names, store: Store) -> CutParts |
 def _predicate(emitter: Emitter, condition: Cmp, cut: Cut, names: Names, store: Store) -> CutParts:
     """Any condition on sums, evaluated at every place that the descent looks at."""
     inner = {v: Code(f"s{store.maps.index(m)}", emitter.map_type(m)) for v, m in cut.sums}
-    used = list(dict.fromkeys(v for s in (condition.left, condition.right) for v in scalar_variables(s)))
-    parameters = [v for v in used if v not in inner]
-    for i, variable in enumerate(parameters):
-        inner[variable] = Code(f"q{i}{names[variable].kind}", names[variable].type)
-    predicate = truth(emitter.scalar(Apply(condition.op, (condition.left, condition.right)), inner))
-    checked = (STATE,) if f", {STATE})" in predicate else ()
-    arguments = (*(inner[v].text for v in parameters), *checked)
-    return predicate, arguments, [*(names[v].text for v in parameters), *checked]
+    sides: list[Scalar] = []
+    given: dict[Var, Code] = {}
+    for side in (condition.left, condition.right):
+        used = dict.fromkeys(scalar_variables(side))
+        known = [v for v in used if v not in inner]
+        if isinstance(side, Var) or len(known) < len(used):
+            given |= {v: names[v] for v in known}
+            sides.append(side)
+        else:
+            # What is the same at all places is worked out once.
+            whole = Var(f"side {len(sides)}")
+            given[whole] = emitter.scalar(side, names)
+            sides.append(whole)
+    for i, (variable, code) in enumerate(given.items()):
+        inner[variable] = Code(f"q{i}{code.kind}", code.type)
+    predicate = truth(emitter.scalar(Apply(condition.op, tuple(sides)), inner))
+    checked = (STATE,) if re.search(rf"\b{STATE}\b", predicate) else ()
+    arguments = (*(inner[v].text for v in given), *checked)
+    return predicate, arguments, [*(c.text for c in given.values()), *checked]
 
 
 def _bound_source(name: str, store: Store, cut: Cut, predicate: str, arguments: tuple[str, ...]) -> str:

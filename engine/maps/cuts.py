@@ -176,9 +176,10 @@ class _Cut:
 
     def check(self) -> list[str]:
         """What is told before any search: that all entries are in the run, or none."""
+        if self.tells_all_last:
+            return ["everything = True"]
         if self.inclusive:
-            totals = [f"s{c.number}" for c in self.cols]
-            return [*self.total(), f"if {self.predicate}:", f"    return {self.result('False', '0', totals)}"]
+            return [*self.total(), *self._all()]
         last = " + load(node, COUNT) - 1" if self.descending else ""
         zeros = [c.column.zero for c in self.cols]
         return [
@@ -189,9 +190,27 @@ class _Cut:
             f"    return {self.result('True', f'load(node, KEYS{last})', zeros)}",
         ]
 
+    def _all(self) -> list[str]:
+        totals = [f"s{c.number}" for c in self.cols]
+        return [f"if {self.predicate}:", f"    return {self.result('False', '0', totals)}"]
+
+    @property
+    def tells_all_last(self) -> bool:
+        """Whether the last entry tells that all are in the run: to add up all doubles first takes longer."""
+        return self.inclusive and any(c.kind == "d" for c in self.read)
+
+    def _told_last(self) -> list[str]:
+        """As `check`, at the last entry, where all places before it are in the run."""
+        top, gap = "load(tree, 0)", str(self.fan_out)
+        lines = [f"s{c.number} = {self._sum(c, self._word(c).gap(top, gap))}" for c in self.exact]
+        for c in self.doubles:
+            lines += [self._folded(c, "position"), f"s{c.number} = x{c.number} + y{c.number}"]
+        return ["if everything:", *(f"    {line}" for line in (*lines, *self._all()))]
+
     def boundary(self, sums: list[str]) -> str:
         if self.inclusive:
-            return f"return {self.result('True', 'load(node, KEYS + position)', sums)}"
+            found = f"return {self.result('True', 'load(node, KEYS + position)', sums)}"
+            return "\n".join([*self._told_last(), found]) if self.tells_all_last else found
         ahead = "position - 1" if self.descending else "position + 1"
         edge = "load(after, KEYS + load(after, COUNT) - 1)" if self.descending else "load(after, KEYS)"
         return Template(DOWNWARD_EXCLUSIVE if self.descending else UPWARD_EXCLUSIVE).substitute(
@@ -296,28 +315,35 @@ class _Cut:
         )
         gap = "position" if self.descending else "position + 1"
         running = [c for c in self.read if c.kind == "d"]
-        lines = [f"position = {start}"]
-        lines += [
-            line for c in running for line in (f"x{c.number} = h{c.number}", f"y{c.number} = l{c.number}")
-        ]
-        lines.append(f"while {more}:")
+        lines = [f"position = {start}", f"while {more}:"]
         for c in self.read:
             if c.kind == "d":
-                fold = self._fold(c, f"x{c.number}", f"y{c.number}", "position")
-                lines += [f"    {fold}", f"    s{c.number} = x{c.number} + y{c.number}"]
+                lines.append(f"    {self._folded(c, 'position')}")
+                lines.append(f"    s{c.number} = x{c.number} + y{c.number}")
             else:
                 lines.append(f"    s{c.number} = {self._sum_at(c, gap)}")
-        return [*lines, f"    if not ({self.predicate}):", "        break", f"    position {go}= 1"]
+        lines.append(f"    if not ({self.predicate}):")
+        lines += ["        everything = False"] if self.tells_all_last else []
+        lines.append("        break")
+        lines += [f"    h{c.number}, l{c.number} = x{c.number}, y{c.number}" for c in running]
+        return [*lines, f"    position {go}= 1"]
+
+    def _folded(self, c: NodeColumn, at: str) -> str:
+        """x, y: the sum of the places passed and one more."""
+        fold = self._fold(c, f"h{c.number}", f"l{c.number}", at)
+        return f"x{c.number}, y{c.number} = {fold.partition(' = ')[2]}"
 
     def advance_doubles(self, leaf: bool) -> list[str]:
         """Add the doubles of the places before `position`, or at the leaf the one at it."""
         if leaf:
             return [self._fold(c, f"h{c.number}", f"l{c.number}", "position") for c in self.doubles]
-        if not self.doubles:
+        # Those that are searched by have been added on the way.
+        others = [c for c in self.doubles if c not in self.read]
+        if not others:
             return []
         places = "position + 1, count" if self.descending else "position"
         return [f"for at in range({places}):"] + [
-            f"    {self._fold(c, f'h{c.number}', f'l{c.number}', 'at')}" for c in self.doubles
+            f"    {self._fold(c, f'h{c.number}', f'l{c.number}', 'at')}" for c in others
         ]
 
     def advance(self, whole: bool) -> list[str]:

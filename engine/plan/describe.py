@@ -34,6 +34,7 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.m3 import scalar_text
 from orderbook.views.types import Relation
+from orderbook.views.weights import counted_rows
 
 
 class Cost(IntEnum):
@@ -113,8 +114,27 @@ def warnings(plan: Plan) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def below_zero(plan: Plan) -> list[str]:
+    """A line for each column that makes events dearer while rows have less than 0 there: how dear.
+
+    `while a volume of trades is below 0 an event costs O(n)`.
+    """
+    found: dict[str, Cost] = {}
+    relations = _relations(plan)
+    for statement in plan.statements:
+        for pipeline in (p for p in statement.pipelines if p.seldom):
+            counted = (s for s in steps_of((Pipeline(pipeline.steps[:1], ()),)) if isinstance(s, Lookup))
+            for one in counted:
+                rows = counted_rows(plan.program.map(one.map).definition, {}, relations)
+                if rows is not None:
+                    text = f"{relations[rows.relation].columns[rows.column].name} of {rows.relation}"
+                    found[text] = max(found.get(text, Cost.CONSTANT), _pipeline_cost(plan, pipeline))
+    return [f"while a {column} is below 0 an event costs {cost}" for column, cost in found.items()]
+
+
 def _loops(statement: StatementPlan) -> Iterable[Loop]:
-    return (s for s in steps_of((*statement.erased, *statement.pipelines)) if isinstance(s, Loop))
+    usual = (p for p in (*statement.erased, *statement.pipelines) if not p.seldom)
+    return (s for s in steps_of(usual) if isinstance(s, Loop))
 
 
 def _write_cost(plan: Plan, name: str) -> Cost:
@@ -124,7 +144,7 @@ def _write_cost(plan: Plan, name: str) -> Cost:
 
 
 def _worst(plan: Plan, pipelines: Iterable[Pipeline]) -> Cost:
-    return max((_pipeline_cost(plan, p) for p in pipelines), default=Cost.CONSTANT)
+    return max((_pipeline_cost(plan, p) for p in pipelines if not p.seldom), default=Cost.CONSTANT)
 
 
 def _pipeline_cost(plan: Plan, pipeline: Pipeline) -> Cost:

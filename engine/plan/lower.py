@@ -3,11 +3,11 @@
 Of what can be evaluated the cheapest factor of a term is taken, until none is left.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from orderbook.engine.plan.ranges import bounded_sum, cut, ranked_sum, unbound
+from orderbook.engine.plan.ranges import Signs, bounded_sum, cut, ranked_sum, unbound
 from orderbook.engine.plan.restrictions import Restriction, Scope, restriction
 from orderbook.engine.plan.steps import (
     Aggregate,
@@ -21,6 +21,7 @@ from orderbook.engine.plan.steps import (
     Range,
     RangeSum,
     Step,
+    trees_of,
     variables,
 )
 from orderbook.engine.plan.stores import (
@@ -60,6 +61,7 @@ from orderbook.views.calculus import (
 from orderbook.views.conditions import is_null, not_null
 from orderbook.views.intervals import exact, join, multiply, scalar_type
 from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Type
+from orderbook.views.weights import counters
 
 
 @dataclass(slots=True)
@@ -75,8 +77,57 @@ class Lowering(Scope):
 
         gathering: to find an extreme, for which rows between two ends are fewer than values of all.
         """
-        terms = (t for term in poly.terms for t in self._without_null(term, known))
-        return tuple(_Term(self, t, known, live, gathering).lowered() for t in terms)
+        return tuple(p for term in poly.terms for p in self._pipelines(term, known, live, gathering))
+
+    def _pipelines(
+        self, term: Term, known: frozenset[Var], live: frozenset[Var], gathering: bool
+    ) -> list[Pipeline]:
+        """Of a term; it has two ways where sums have ends that are found while no row is weighed below 0."""
+        counted = counters(term, known, live)
+        rest = tuple(f for f in term if f not in counted) if counted else term
+        zero = frozenset(counted.values()) - self.zero
+        usual = self._while_zero(zero, rest, known, live, gathering) if zero else None
+        pipelines = self._lowered(rest, known, live, gathering)
+        if usual is None:
+            return pipelines
+        others = _over_trees(pipelines, trees_of(usual))
+        ways = (*((p, "=") for p in usual), *((replace(p, seldom=True), "<>") for p in others))
+        return [replace(p, steps=(*self._comparing(sorted(zero, key=str), op), *p.steps)) for p, op in ways]
+
+    def _lowered(
+        self, term: Term, known: frozenset[Var], live: frozenset[Var], gathering: bool
+    ) -> list[Pipeline]:
+        found = []
+        for one in self._without_null(term, known):
+            sums = set(self.sums)
+            found.append(_Term(self, one, known, live, gathering).lowered())
+            self.sums = sums
+        return found
+
+    def _while_zero(
+        self,
+        zero: frozenset[MapRef],
+        term: Term,
+        known: frozenset[Var],
+        live: frozenset[Var],
+        gathering: bool,
+    ) -> list[Pipeline] | None:
+        """Of a term while some more entries hold 0; None where it is the same when they do not."""
+        before, presumed = self.zero, self.presumed
+        self.zero, self.presumed = before | zero, set()
+        pipelines = self._lowered(term, known, live, gathering)
+        differs = bool(self.presumed)
+        self.zero, self.presumed = before, presumed | self.presumed
+        return pipelines if differs else None
+
+    def _comparing(self, zero: Sequence[MapRef], op: str) -> tuple[Step, ...]:
+        """Goes on where the sum of these entries compares so with 0."""
+        reads = []
+        for entry in zero:
+            value = self.value_variable(self.maps[entry.name])
+            reads.append(Pipeline((Lookup(value, entry.name, entry.keys),), (value,)))
+        total = self.value_variable(self.type_of(tuple(reads)))
+        return Aggregate(total, tuple(reads)), Filter(Apply(op, (total, Const(0))))
 
     def _without_null(
         self, term: Term, known: frozenset[Var], told: frozenset[Var] = frozenset()
@@ -170,6 +221,21 @@ class Lowering(Scope):
         return total if total.kind is Kind.DOUBLE else exact(min(total.low, 0), max(total.high, 0))
 
 
+def _over_trees(pipelines: Sequence[Pipeline], trees: Collection[tuple[str, int]]) -> tuple[Pipeline, ...]:
+    """Pipelines that loop over trees that are there, of a map by the position of a key; no other store."""
+    return tuple(replace(p, steps=tuple(_over_tree(s, trees) for s in p.steps)) for p in pipelines)
+
+
+def _over_tree(step: Step, trees: Collection[tuple[str, int]]) -> Step:
+    if isinstance(step, Aggregate | FirstKey | Gather):
+        return replace(step, pipelines=_over_trees(step.pipelines, trees))
+    if isinstance(step, Loop) and step.range is None:
+        left = [i for i in range(len(step.keys)) if i not in step.known]
+        if len(left) == 1 and (step.map, left[0]) in trees:
+            return replace(step, range=Range(left[0]))
+    return step
+
+
 # How a read could go on, and its rank: the least is taken.
 Way = tuple[tuple[int, int, int], Callable[[], None]]
 
@@ -257,7 +323,7 @@ class _Term:
         """What bounds a sum bounds what is known of it: where that is too much, nothing is walked."""
         lifts = {f.var: f for f in self.pending if isinstance(f, Lift)}
         for factor in [f for f in self.pending if isinstance(f, Cmp) and f not in self.bounded]:
-            found = bounded_sum(factor, lifts, self.lowering.maps)
+            found = bounded_sum(factor, lifts, self.lowering.signs(lifts))
             if found is None or not variable_set(factor) - {found[0]} <= self.known:
                 continue
             total, at_most = found
@@ -294,6 +360,8 @@ class _Term:
                 case Lift(var, body) if self._ready(factor, (var,)):
                     self._take(factor)
                     self._bind(var, self._aggregate(body))
+                    if all(map(self.lowering.signs({}).rises, body.terms)):
+                        self.lowering.sums.add(var)
                     return True
                 case Exists(group, body) if self._ready(factor, group) and frozenset(group) <= self.known:
                     self._take(factor)
@@ -386,6 +454,7 @@ class _Term:
             {**self.lowering.types, count: value},
             {**self.lowering.maps, scratch: value},
             {**self.lowering.keys, scratch: (kind,)},
+            Signs(lambda read: read.name == scratch),
         )
         self.lowering.types[count] = value
         if found is None:

@@ -3,8 +3,8 @@
 Comparisons are solved for the loop variable. Conditions on running sums along a tree are cuts of its order.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import gcd
 
 from orderbook.engine.plan.steps import Cut
@@ -272,6 +272,33 @@ def _floor(scalar: Scalar, divisor: int) -> Scalar:
     return scalar if divisor == 1 else Apply("floor_div", (scalar, Const(divisor)))
 
 
+@dataclass(slots=True)
+class Signs:
+    """Which sums are never below 0, so that they rise along any order.
+
+    `holds` says of a map that it holds nothing below 0 where it is read; `sums` are variables of sums of such
+    maps.
+    """
+
+    holds: Callable[[MapRef], bool]
+    sums: set[Var] = field(default_factory=set)
+    lifts: Mapping[Var, Lift] = field(default_factory=dict)
+
+    def rises(self, term: Term) -> bool:
+        """Whether a term is made of conditions and of maps that hold nothing less than 0."""
+        return all(
+            isinstance(factor, Cmp)
+            or (isinstance(factor, MapRef) and self.holds(factor))
+            or (isinstance(factor, Val) and is_condition(factor.scalar))
+            for factor in term
+        )
+
+    def is_sum(self, variable: Var) -> bool:
+        """Whether a variable stands for a sum that is never below 0, computed or to be computed."""
+        lift = self.lifts.get(variable)
+        return variable in self.sums or (lift is not None and all(map(self.rises, lift.body.terms)))
+
+
 def unbound(keys: Sequence[Scalar], known: frozenset[Var]) -> list[Var]:
     """The variables among keys that are not known, each once."""
     return list(dict.fromkeys(k for k in keys if isinstance(k, Var) and k not in known))
@@ -286,29 +313,32 @@ def cut(
     types: Mapping[Var, Type],
     maps: Mapping[str, Type],
     keys: Mapping[str, tuple[Type, ...]],
+    signs: Signs,
 ) -> Cut | None:
     """The comparison as a cut of `variable`, where it compares running sums over it; else None.
 
     binders: what the term binds outside the sums, known yet or not; a sum runs over none of it.
-    Sums of weights that are proved not to be negative rise along the order, so a linear comparison
-    with one direction in all of them holds on one end of it.
+    Sums of weights that are not negative, as `signs` knows them, rise along the order, so a linear
+    comparison with one direction in all of them holds on one end of it, and so does one of a sum by itself
+    where doubles are compared.
     """
-    if comparison.op in ("=", "<>") or not is_exact(comparison, types):
+    if comparison.op in ("=", "<>"):
         return None
-    form = linear_form(Apply("-", (comparison.left, comparison.right)))
-    if form is None or variable in form[0]:
+    along = [v for v, lift in lifts.items() if variable in variable_set(lift)]
+    form = _direction(comparison, is_exact(comparison, types), along, signs)
+    if variable in form:
         return None
-    running = [v for v in form[0] if v in lifts and variable in variable_set(lifts[v])]
-    if not running or not all(v in known or v in running for v in form[0]):
+    running = [v for v in form if v in along]
+    if not running or not all(v in known or v in running for v in form):
         return None
-    sums = [_running_sum(lifts[v], variable, known, binders, types, maps, keys) for v in running]
+    sums = [_running_sum(lifts[v], variable, known, binders, types, keys, signs) for v in running]
     first = sums[0]
     if first is None or any(s is None or s[1:] != first[1:] for s in sums):
         return None
-    signs = {form[0][v] > 0 for v in running}
-    if len(signs) != 1:
+    directions = {form[v] > 0 for v in running}
+    if len(directions) != 1:
         return None
-    holds_when_small = (comparison.op in ("<", "<=")) == signs.pop()
+    holds_when_small = (comparison.op in ("<", "<=")) == directions.pop()
     _, prefix, position, descending, inclusive = first
     if any(layout_of(scalar_type(p, types)) not in "id" for p in prefix):
         return None
@@ -317,34 +347,65 @@ def cut(
     return Cut(prefix, position, named, comparison, descending, inclusive, holds_when_small, limit)
 
 
-def bounded_sum(
-    comparison: Cmp, lifts: Mapping[Var, Lift], maps: Mapping[str, Type]
-) -> tuple[Var, Cmp] | None:
+def _direction(comparison: Cmp, exact: bool, running: Collection[Var], signs: Signs) -> Mapping[Var, int]:
+    """The variables of a comparison by what they are taken times, were all on its left; none where not known.
+
+    Of doubles one of `running`, or what rises with it, stands alone on one side; others have 0.
+    """
+    form = linear_form(Apply("-", (comparison.left, comparison.right))) if exact else None
+    if form is not None:
+        return form[0]
+    sides = (comparison.left, comparison.right, 1), (comparison.right, comparison.left, -1)
+    for side, other, sign in sides:
+        own = _rising_with(side, signs)
+        if own is not None and own in running and own not in variable_set(Val(other)):
+            others = {*variable_set(Val(other)), *variable_set(Val(side))} - {own}
+            return {**dict.fromkeys(others, 0), own: sign}
+    return {}
+
+
+def _rising_with(scalar: Scalar, signs: Signs) -> Var | None:
+    """The variable of a scalar that rises with it, whatever others are."""
+    match scalar:
+        case Var():
+            return scalar
+        case Apply("double", (inner, _)):
+            return _rising_with(inner, signs)
+        case Apply("*" | "/", (inner, other)) if _is_sign(other, signs):
+            return _rising_with(inner, signs)
+        case Apply("*", (other, inner)) if _is_sign(other, signs):
+            return _rising_with(inner, signs)
+    return None
+
+
+def _is_sign(scalar: Scalar, signs: Signs) -> bool:
+    """Whether a factor or divisor is never below 0."""
+    match scalar:
+        case Const(int() | float() as value):
+            return value >= 0
+        case Apply("double", (inner, _)):
+            return _is_sign(inner, signs)
+        case Var():
+            return signs.is_sum(scalar)
+    return False
+
+
+def bounded_sum(comparison: Cmp, lifts: Mapping[Var, Lift], signs: Signs) -> tuple[Var, Cmp] | None:
     """A sum of several terms, none of them less than 0, that a comparison bounds from above, and how.
 
     So it bounds each of them: as of the values that come before one in an order of two parts, those whose
     first part does.
     """
     summed = [v for v in variable_set(comparison) if v in lifts]
-    form = linear_form(Apply("-", (comparison.left, comparison.right)))
-    if len(summed) != 1 or form is None or len(lifts[summed[0]].body.terms) < 2:
+    if len(summed) != 1 or len(lifts[summed[0]].body.terms) < 2:
         return None
     (total,) = summed
-    small = "<=" if form[0].get(total, 0) > 0 else ">="
+    form = _direction(comparison, True, summed, signs)
+    small = "<=" if form.get(total, 0) > 0 else ">="
     at_most = Cmp(small, comparison.left, comparison.right) if comparison.op == "=" else comparison
-    if total not in form[0] or at_most.op not in (small, small[0]):
+    if total not in form or at_most.op not in (small, small[0]):
         return None
-    return (total, at_most) if all(_rises(t, maps) for t in lifts[total].body.terms) else None
-
-
-def _rises(term: Term, maps: Mapping[str, Type]) -> bool:
-    """Whether a term is made of conditions and of maps that hold nothing less than 0."""
-    return all(
-        isinstance(factor, Cmp)
-        or (isinstance(factor, MapRef) and maps[factor.name].exact and maps[factor.name].low >= 0)
-        or (isinstance(factor, Val) and is_condition(factor.scalar))
-        for factor in term
-    )
+    return (total, at_most) if all(signs.rises(t) for t in lifts[total].body.terms) else None
 
 
 def _limit(
@@ -355,7 +416,7 @@ def _limit(
     maps: Mapping[str, Type],
 ) -> Scalar | None:
     """The greatest value of the only sum for which a condition (not `leading`: its opposite) holds."""
-    if len(sums) != 1:
+    if len(sums) != 1 or not is_exact(comparison, types):
         return None
     condition = comparison if leading else Cmp(NEGATED[comparison.op], comparison.left, comparison.right)
     ((variable, name),) = sums
@@ -372,8 +433,8 @@ def _running_sum(
     known: frozenset[Var],
     binders: frozenset[Var],
     types: Mapping[Var, Type],
-    maps: Mapping[str, Type],
     keys: Mapping[str, tuple[Type, ...]],
+    signs: Signs,
 ) -> RunningSum | None:
     """(map, prefix, position, descending, inclusive) of `m[prefix, q] * {q op variable}`, or None."""
     if len(lift.body.terms) != 1:
@@ -387,12 +448,7 @@ def _running_sum(
     if len(local) != 1 or local[0] in binders:
         return None
     key = local[0]
-    if (
-        read.keys.count(key) != 1
-        or variable in read.keys
-        or maps[read.name].low < 0
-        or not maps[read.name].exact
-    ):
+    if read.keys.count(key) != 1 or variable in read.keys or not signs.holds(read):
         return None
     prefix, position = tuple(k for k in read.keys if k != key), read.keys.index(key)
     kind = keys[read.name][position]

@@ -7,14 +7,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from orderbook.engine.plan.ranges import Bounds, bounded_sum, cut, null_or_not, solve
+from orderbook.engine.plan.ranges import Bounds, Signs, bounded_sum, cut, null_or_not, solve
 from orderbook.engine.plan.statistics import Statistics
 from orderbook.engine.plan.steps import Cut, Directory, Range
 from orderbook.engine.plan.stores import key_type
-from orderbook.views.calculus import ZERO, Cmp, Const, Factor, Lift, MapRef, Poly, Var, product, variable_set
+from orderbook.views.calculus import (
+    ZERO,
+    Cmp,
+    Const,
+    Factor,
+    Lift,
+    MapRef,
+    Poly,
+    Scalar,
+    Var,
+    product,
+    variable_set,
+)
 from orderbook.views.intervals import Types, exact
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.types import INT64_MAX, Relation, Type
+from orderbook.views.weights import Weights, counted_rows, weights_of
 
 
 @dataclass(slots=True)
@@ -41,6 +54,27 @@ class Derived:
     def __post_init__(self) -> None:
         self.types = {name: m.type for name, m in self.declared.items()}
         self.keys = {name: tuple(map(key_type, m.key_types)) for name, m in self.declared.items()}
+
+    def holds(self, read: MapRef, zero: frozenset[MapRef] = frozenset()) -> bool:
+        """Whether a map holds nothing below 0 where it is read, while these entries hold 0.
+
+        They are of maps that count rows with less than 0.
+        """
+        kind = self.types[read.name]
+        if kind.exact and kind.low >= 0:
+            return True
+        if not zero or read.name not in self.declared:
+            return False
+        weights = weights_of(self.declared[read.name].definition, self._read_at(read), self.relations)
+        known = [self.counted(one) for one in zero]
+        return weights is not None and all(any(k and k.covers(w) for k in known) for w in weights)
+
+    def counted(self, read: MapRef) -> Weights | None:
+        """The rows of which an entry counts those below 0; None where it counts others."""
+        return counted_rows(self.declared[read.name].definition, self._read_at(read), self.relations)
+
+    def _read_at(self, read: MapRef) -> Mapping[Var, Scalar]:
+        return dict(zip(self.declared[read.name].keys, read.keys, strict=True))
 
     def directory(self, source: str, positions: tuple[int, ...]) -> str:
         """The name of the map that counts the source's entries by the keys at `positions`."""
@@ -74,11 +108,18 @@ class Derived:
 
 @dataclass(slots=True)
 class Scope:
-    """What lowering has come to know: the types of variables seen so far, and maps derived."""
+    """What lowering has come to know: the types of variables seen so far, and maps derived.
+
+    `zero` are entries of maps that hold 0 where what is lowered is run, `presumed` other maps that were taken
+    to hold nothing below 0 for that. `sums` are variables that are bound to sums that are not.
+    """
 
     derived: Derived
     types: dict[Var, Type]
     numbers: "count[int]" = field(default_factory=count, kw_only=True)
+    zero: frozenset[MapRef] = field(default=frozenset(), kw_only=True)
+    presumed: set[str] = field(default_factory=set, kw_only=True)
+    sums: set[Var] = field(default_factory=set, kw_only=True)
 
     @property
     def maps(self) -> Mapping[str, Type]:
@@ -87,6 +128,19 @@ class Scope:
     @property
     def keys(self) -> Mapping[str, tuple[Type, ...]]:
         return self.derived.keys
+
+    def signs(self, lifts: Mapping[Var, Lift]) -> Signs:
+        """What is known of the signs of sums, these to be computed included."""
+        return Signs(self._holds, self.sums, lifts)
+
+    def _holds(self, read: MapRef) -> bool:
+        """Whether a map holds nothing below 0 where it is read."""
+        if self.derived.holds(read):
+            return True
+        if not self.derived.holds(read, self.zero):
+            return False
+        self.presumed.add(read.name)
+        return True
 
     def value_variable(self, kind: Type) -> Var:
         variable = Var(f"$value_{next(self.numbers)}")
@@ -151,7 +205,7 @@ def restriction(
     binders: all that the term of `pending` binds, known yet or not.
     """
     lifts = {f.var: f for f in pending if isinstance(f, Lift)}
-    types = _types_with(scope, lifts)
+    types, signs = _types_with(scope, lifts), scope.signs(lifts)
     users = [f for f in pending if f is not read and _uses(f, variable, lifts)]
     bounds, cuts, taken = Bounds(), [], []
     for factor in users:
@@ -166,17 +220,20 @@ def restriction(
         elif isinstance(factor, Cmp) and variable_set(factor) <= known | lifts.keys():
             # What equals a running sum lies between two ends of its order.
             ends = [replace(factor, op=op) for op in ("<=", ">=")] if factor.op == "=" else [factor]
-            found = [cut(e, variable, lifts, known, binders, types, scope.maps, scope.keys) for e in ends]
+            found = [
+                cut(e, variable, lifts, known, binders, types, scope.maps, scope.keys, signs) for e in ends
+            ]
             if None not in found:
                 cuts += [c for c in found if c is not None]
                 taken.append(factor)
                 continue
-            bounded = bounded_sum(factor, lifts, scope.maps)
+            bounded = bounded_sum(factor, lifts, signs)
             if bounded is not None:
                 total, at_most = bounded
                 parts = [{total: Lift(total, Poly((term,)))} for term in lifts[total].body.terms]
                 found = [
-                    cut(at_most, variable, p, known, binders, types, scope.maps, scope.keys) for p in parts
+                    cut(at_most, variable, p, known, binders, types, scope.maps, scope.keys, signs)
+                    for p in parts
                 ]
                 cuts += [c for c in found if c is not None and c.leading][:1]
     summed = [lifts[v] for c in cuts for v, _ in c.sums]

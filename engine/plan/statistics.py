@@ -144,7 +144,7 @@ class _Counted:
 
     def pipelines(self, pipelines: Iterable[Pipeline]) -> tuple[float, float]:
         """Steps, and how often the pipelines come to their end, at most."""
-        found = [self._pipeline(p) for p in pipelines]
+        found = [self._pipeline(p) for p in pipelines if not p.seldom]
         return sum(steps for steps, _ in found), sum(times for _, times in found)
 
     def depth(self, name: str) -> float:

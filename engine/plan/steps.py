@@ -186,10 +186,14 @@ Step = Union[Filter, Lookup, Aggregate, RangeSum, Extremum, FirstKey, Loop, Gath
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Steps in order; where they all go on, the product of `values` counts."""
+    """Steps in order; where they all go on, the product of `values` counts.
+
+    `seldom`: they go on only where rows have weights that rows usually have not; see `Lowering.poly`.
+    """
 
     steps: tuple[Step, ...]
     values: tuple[Scalar, ...]
+    seldom: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +322,7 @@ class Plan:
     def walked_to_a_cut(self) -> frozenset[str]:
         """The maps whose first entries loops visit."""
         found: set[str] = set()
-        for pipeline in (p for s in self.statements for p in s.pipelines):
+        for pipeline in (p for s in self.statements for p in s.pipelines if not p.seldom):
             loops = [s for s in pipeline.steps if isinstance(s, Loop)]
             if any(s.range is not None and s.range.cuts for s in loops):
                 found |= {s.map for s in loops}
@@ -378,6 +382,16 @@ def steps_of(pipelines: Iterable[Pipeline]) -> Iterator[Step]:
             yield step
             if isinstance(step, Aggregate | FirstKey | Gather):
                 yield from steps_of(step.pipelines)
+
+
+def trees_of(pipelines: Iterable[Pipeline]) -> frozenset[tuple[str, int]]:
+    """The maps of which pipelines read ranges, with the position of the key that is ordered."""
+    found: set[tuple[str, int]] = set()
+    for step in steps_of(pipelines):
+        if isinstance(step, RangeSum | Extremum | FirstKey | Loop) and step.range is not None:
+            found.add((step.map, step.range.position))
+            found |= {(name, cut.position) for cut in step.range.cuts for _, name in cut.sums}
+    return frozenset(found)
 
 
 def maps_in_pipelines(pipelines: Iterable[Pipeline]) -> Iterator[str]:

@@ -432,7 +432,7 @@ def fewer_apart(
         for declaration, own in zip(group, wide, strict=True):
             fewer = declaration.name in walked and not all(own <= other for other in wide)
             parts.setdefault(own if fewer else None, []).append(declaration)
-        result += parts.values()
+        result += (part for own in parts.values() for part in _counted_alike(own))
     return result
 
 

@@ -36,7 +36,7 @@ class _Try:
 def declarations(compiled: CompiledProgram, view: str) -> list[str]:
     """A line for each column that, declared otherwise, would make the worst event of a view cheapest.
 
-    `volume of bids may be below 0: CHECK (volume >= 0) would make O(n) O(log n)`. None where the worst event
+    `price of bids is DOUBLE: DECIMAL(18, 8) would make O(slice) O(log n)`. None where the worst event
     is O(log n + rows) at most.
     """
     part = part_of(compiled.program, view)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orderbook.engine.distribution.threads import partitions_of
-from orderbook.engine.plan.describe import Cost, map_text, row_cost, statement_cost, warnings
+from orderbook.engine.plan.describe import Cost, below_zero, map_text, row_cost, statement_cost, warnings
 from orderbook.engine.plan.planner import plan
 from orderbook.engine.plan.statistics import Statistics, plan_bytes
 from orderbook.engine.plan.steps import Plan, StatementPlan
@@ -71,7 +71,8 @@ class Overview:
 
     columns: name, type, and whether it may be NULL. keys: what it has one row for each of. level: how much of
     it is kept where its SQL says so. lineage: None of a view that is written in M3. row: what reading a row
-    costs. threads: the column by which several can run it, else None and why not.
+    costs. below_zero: which columns make events dearer while rows have less than 0 there. threads: the column
+    by which several can run it, else None and why not.
     """
 
     view: str
@@ -83,6 +84,7 @@ class Overview:
     events: tuple[EventCost, ...]
     row: Cost
     warnings: tuple[str, ...]
+    below_zero: tuple[str, ...]
     declarations: tuple[str, ...]
     threads: tuple[str | None, str]
 
@@ -131,6 +133,7 @@ class Overview:
                 for one in self.events
             ],
             "warnings": self.warnings,
+            "below_zero": self.below_zero,
             "declarations": self.declarations,
             "threads": {"by": column, "why_one": why or None},
         }
@@ -157,6 +160,7 @@ class Overview:
         yield from (f"warning: {line}" for line in self.warnings)
         if not self.warnings:
             yield "no statement scans a map"
+        yield from self.below_zero
         yield from (f"declare: {line}" for line in self.declarations)
         column, why = self.threads
         yield f"threads: one, {why}" if column is None else f"threads: several, by {column}"
@@ -197,6 +201,7 @@ def overview(compiled: CompiledProgram, view: str, statistics: Statistics | None
         events,
         row_cost(planned, next(r for r in planned.results if r.result.name == view)),
         tuple(warnings(planned)),
+        tuple(below_zero(planned)),
         tuple(declarations(compiled, view)),
         (None, found) if isinstance(found, str) else (found.column, ""),
     )

@@ -25,7 +25,16 @@ _COLUMNS = """
 CREATE TABLE t (id BIGINT PRIMARY KEY, symbol TEXT{n}, side TEXT{n}, ts TIMESTAMP{n},
                 price DECIMAL(9, 2){n} CHECK (price BETWEEN 0 AND 1000), size INTEGER{n} CHECK (size >= 0));
 """
-SCHEMAS: Mapping[str, str] = {"declared": _COLUMNS.format(n=" NOT NULL"), "nullable": _COLUMNS.format(n="")}
+_UNCHECKED = """
+CREATE TABLE t (id BIGINT PRIMARY KEY, symbol TEXT, side TEXT, ts TIMESTAMP, price {k}, size {k});
+"""
+SCHEMAS: Mapping[str, str] = {
+    "declared": _COLUMNS.format(n=" NOT NULL"),
+    "nullable": _COLUMNS.format(n=""),
+    # Of these few sizes are below 0.
+    "unchecked": _UNCHECKED.format(k="DECIMAL(18, 8)"),
+    "doubles": _UNCHECKED.format(k="DOUBLE"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,7 @@ class Family:
 
     cost: Cost
     spellings: tuple[str, ...]
-    schemas: tuple[str, ...] = tuple(SCHEMAS)
+    schemas: tuple[str, ...] = ("declared", "nullable")
 
 
 def _numbered(partition: str, order: str) -> str:
@@ -84,7 +93,41 @@ _LATER_MEANS = (
     f"FROM {_BAR_MEANS} WINDOW w AS (PARTITION BY symbol ORDER BY bar)) e"
 )
 
+_LEVELS = "(SELECT price, SUM(size) AS v FROM t GROUP BY price) g"
+_PARTS = "(SELECT price, size, SUM(size) OVER (ORDER BY price) AS up_to, SUM(size) OVER () AS whole FROM t) d"
+
 FAMILIES: Mapping[str, Family] = {
+    "where running sums end": Family(
+        Cost.ROWS,
+        (
+            "SELECT SUM(a.price * a.size) AS s FROM t a WHERE (SELECT SUM(b.size) FROM t b) > "
+            "4 * (SELECT SUM(c.size) FROM t c WHERE c.price > a.price)",
+            f"SELECT SUM(price * size) / SUM(size) AS s FROM {_PARTS} WHERE up_to <= 0.5 * whole",
+            f"SELECT COUNT(*) AS n FROM {_PARTS} WHERE up_to / whole <= 0.5",
+            "SELECT symbol, SUM(price * size) AS s FROM (SELECT symbol, price, size, "
+            "SUM(size) OVER (PARTITION BY symbol ORDER BY price DESC) AS up_to FROM t) d "
+            "WHERE up_to < 4 GROUP BY symbol",
+            "SELECT MIN(price) AS p FROM (SELECT price, SUM(v) OVER (ORDER BY price) AS up_to "
+            f"FROM {_LEVELS}) d WHERE up_to >= 5",
+            f"SELECT SUM(price * v) AS s FROM (SELECT price, v, SUM(v) OVER (ORDER BY price) AS up_to "
+            f"FROM {_LEVELS}) d WHERE up_to <= 5",
+            "SELECT SUM(price * size) AS s, COUNT(*) AS n FROM (SELECT price, size, "
+            "SUM(size) OVER (ORDER BY ts DESC, id DESC) AS up_to FROM t) d WHERE up_to <= 4",
+        ),
+        tuple(SCHEMAS),
+    ),
+    "groups that make up a part of the whole": Family(
+        Cost.PRODUCT,
+        (
+            f"SELECT price FROM (SELECT price, SUM(v) OVER (ORDER BY v DESC, price) AS up_to, "
+            f"SUM(v) OVER () AS whole FROM {_LEVELS}) d WHERE up_to <= 0.7 * whole",
+            "SELECT MIN(price) AS p, MAX(price) AS q FROM (SELECT price, "
+            f"SUM(v) OVER (ORDER BY v DESC) AS up_to, SUM(v) OVER () AS whole FROM {_LEVELS}) d "
+            "WHERE up_to <= 0.7 * whole",
+            f"SELECT price, SUM(v) OVER (ORDER BY v DESC) / SUM(v) OVER () AS part FROM {_LEVELS}",
+        ),
+        tuple(SCHEMAS),
+    ),
     "groups beside others by a double that may be NULL": Family(
         Cost.PRODUCT,
         (
@@ -330,16 +373,18 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-def row(generator: random.Random, id: int, nullable: bool) -> Row:
+def row(generator: random.Random, id: int, schema: str) -> Row:
     """A row with this key; ties in all other columns are frequent."""
+    checked = schema in ("declared", "nullable")
+    size = generator.randrange(4) if checked or generator.random() < 0.9 else -generator.randrange(1, 3)
+    price = Decimal(generator.randrange(8)) / 4
     values = (
         generator.choice(("A", "B", "A")),
         generator.choice(("buy", "sell", "sell")),
         generator.randrange(6),
-        Decimal(generator.randrange(8)) / 4,
-        generator.randrange(4),
+        *((float(price), float(size)) if schema == "doubles" else (price, size)),
     )
-    return (id, *(None if nullable and generator.random() < 0.2 else v for v in values))
+    return (id, *(None if schema != "declared" and generator.random() < 0.2 else v for v in values))
 
 
 def text(name: str, schema: str) -> str:
@@ -355,7 +400,7 @@ def check(name: str, schema: str, seed: int, length: int, kinds: Sequence[Runtim
     oracle, runtimes = Oracle(sql, few_rows=True), [kind(program) for kind in kinds]
     at_first = [[r.map_sizes()[m.name] for m in program.maps] for r in runtimes]
     done = []
-    made = partial(row, nullable=schema == "nullable")
+    made = partial(row, schema=schema)
     for event in events(random.Random(seed), length, made, key=0):
         for insert, values in event:
             (oracle.insert if insert else oracle.delete)("t", values)

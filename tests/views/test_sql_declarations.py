@@ -34,21 +34,8 @@ KEY = "PRIMARY KEY"
 UNIQUE = {"without keys": KEY, "bare": KEY}
 # A row over books, which have no key where their prices are doubles.
 TEXTS = "`LAG`, `LEAD` of `TEXT`, and where the key that decides holds one"
-SHARE = "Levels that make up a share of the volume"
-REACHED = ("Level at which a volume is reached", "Cost to trade a volume")
 # What a row's class rests on: by construct and spelling, what the refusal or `explain` names.
-RESTS: dict[str, dict[str, str]] = {
-    "Nested sum with an inequality (VWAP)": dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)"),
-    TEXTS: {**UNIQUE, "nullable": KEY},
-    **{reached: dict.fromkeys(("unchecked", "bare"), "CHECK (volume >= 0)") for reached in (SHARE, *REACHED)},
-}
-# Sums and differences of doubles are rounded, so that no range or cut of them is exact.
-OF_DOUBLES = {
-    "Nested sum with an inequality (VWAP)": "DECIMAL(18, 8) CHECK (volume >= 0)",
-    **dict.fromkeys(REACHED, "DECIMAL(18, 8) CHECK (volume >= 0)"),
-}
-# Price and volume would have to be exact, and explain tries one at a time.
-OF_TWO_DOUBLES = (SHARE,)
+RESTS: dict[str, dict[str, str]] = {TEXTS: {**UNIQUE, "nullable": KEY}}
 
 
 def declared(kind: str, never_null: bool, checked: bool, keyed: bool) -> str:
@@ -81,9 +68,7 @@ def compiled(query: str, kind: str, spelling: str) -> CompiledProgram | str:
         return error.message
 
 
-ALONE = {
-    *(*RESTS, *OF_DOUBLES, *OF_TWO_DOUBLES),
-}
+ALONE = {*RESTS}
 
 
 def usual(number: int, construct: str) -> tuple[tuple[str, str], ...]:
@@ -114,16 +99,13 @@ def test_a_declaration_keeps_the_class_or_is_named(
         rests = KEY if construct == TEXTS and kind == "DOUBLE" else rests
         assert rests is not None and rests in found
         return
-    named = OF_DOUBLES.get(construct) if kind == "DOUBLE" else rests
     worst = str(worst_event(found.program))
-    if construct in OF_TWO_DOUBLES and kind == "DOUBLE":
-        assert worst != cost
-    elif named is None:
+    if rests is None:
         assert worst == cost
     else:
         advice = declarations(found, "v")
         assert worst != cost
-        assert len(advice) == 1 and named in advice[0]
+        assert len(advice) == 1 and rests in advice[0]
         assert advice[0].endswith(f"would make {worst} {cost}")
 
 

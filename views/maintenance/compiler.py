@@ -197,7 +197,8 @@ class Compiler:
             name = f"{view.name}_{variable.name.rpartition('_')[0]}"
             with materialiser.keeping(upkeep):
                 summed = with_null_rows_apart(self._limited(poly, bound), bound)
-                lets.append((variable, self._let(name, summed, bound, materialiser)))
+                let = self._let(name, summed, bound, materialiser)
+                lets.append((variable, materialiser.with_weights_counted(let, bound)))
             bound |= {variable}
         return Result(
             view.name,
@@ -274,6 +275,7 @@ class Compiler:
         keys = frozenset(k for k in piece.keys if isinstance(k, Var))
         terms = (_with_rows(_given(t, piece.given, keys) + t, beyond, keys) for t in value.terms)
         value = Poly(tuple(_given(t, computed, keys) + t for t in terms))
+        value = materialiser.with_weights_counted(value, event)
         if piece.op == ":=" and declaration.name in maps_read(value):
             raise ValueError(f"map {declaration.name} is made of itself")
         ordered = ordered_statement(value, event.difference(computed))

@@ -47,10 +47,11 @@ from orderbook.views.maintenance.deltas import nested_domains, reaches_near
 from orderbook.views.maintenance.generated_columns import GeneratedColumns
 from orderbook.views.maintenance.neighbours import with_neighbours_found
 from orderbook.views.maintenance.ranked_groups import Aggregate, is_key, ranked_groups, value_variable
-from orderbook.views.materialization import Upkeep, is_base_map
+from orderbook.views.materialization import Materialization, Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
 from orderbook.views.simplify import simplify
 from orderbook.views.types import INT64_MAX, Kind, Relation, Type, unscaled
+from orderbook.views.weights import Weights, rows_below_zero, summed_along, weights_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,32 @@ class Materialiser:
             if whole is not None:
                 return whole
         return Poly(tuple(self.term(t, bound, needed, apart, name, joined) for t in poly.terms))
+
+    def with_weights_counted(self, poly: Poly, bound: Bound) -> Poly:
+        """A polynomial over maps, its terms beside what counts the rows that hide where their sums end.
+
+        Those are the rows with weights below 0 in sums that run along an order and are compared. Nothing
+        uses the counts but the plan, which has another way for each term while they are 0.
+        """
+        if self.upkeep.level is not Materialization.FULL:
+            return poly
+        return Poly(tuple((*self._weights_of(term, bound), *term) for term in poly.terms))
+
+    def _weights_of(self, term: Term, bound: Bound) -> Iterator[Lift]:
+        declared = {m.name: m for m in self.maps}
+        found: dict[Weights, None] = {}
+        for read in summed_along(term):
+            one = declared[read.name]
+            keys = {
+                k: s for k, s in zip(one.keys, read.keys, strict=True) if isinstance(s, Var) and s in bound
+            }
+            found |= dict.fromkeys(sorted(weights_of(one.definition, keys, self.relations) or (), key=str))
+        names, taken = list[Var](), variable_set(term) | bound
+        for weights in found:
+            variables, body = rows_below_zero(weights, self.relations)
+            at = tuple(s for _, s in sorted(weights.rows, key=lambda r: r[0]))
+            names.append(apart_from((Var("negative"),), taken, names)[Var("negative")])
+            yield Lift(names[-1], product(self.reference(at, variables, body, "negative")))
 
     def _whole(self, poly: Poly, bound: Bound, needed: Bound, name: str, joined: bool) -> Poly | None:
         """One map for a polynomial of several terms, where each would be one map with equal keys."""
@@ -412,7 +439,7 @@ class Materialiser:
         return None
 
     def _rises(self, body: Poly, value: Var, types: Types) -> bool:
-        """Whether a body is a sum, of what is not negative, of the rows on one side of a value."""
+        """Whether a body is a sum, of what is not or rarely negative, of the rows on one side of a value."""
         conditions = [f for t in body.terms for f in t if isinstance(f, Cmp) and value in variable_set(f)]
         if len(body.terms) != 1 or len(conditions) != 1 or not _is_bound(conditions[0], value):
             return False
@@ -420,7 +447,7 @@ class Materialiser:
             kind = sum_type(body, types, self.relations)
         except KeyError:  # Of the maintenance's own variables no types are known.
             return False
-        return kind.exact and kind.low >= 0
+        return (kind.exact and kind.low >= 0) or weights_of(body, {}, self.relations) is not None
 
     def _groups(self, exists: Exists, inner_bound: Bound, bound: Bound) -> Poly:
         """The body of an Exists over maps: one map keyed by the groups, unless it refers outside."""
