@@ -120,7 +120,16 @@ class _Ranking:
         values = (Lift(v, product(Val(own))) for own, v in computed.items())
         used = _made_of(used, every)
         own_lifts = (f for f in self.term if isinstance(f, Aggregate) and f.var in used)
-        return RankedGroups((self.exists, *self._beside(), *own_lifts, *conditions, *values), computed)
+        weights = (f for f in self.term if self._is_weight(f, used))
+        whole = (self.exists, *self._beside(), *own_lifts, *conditions, *weights, *values)
+        return RankedGroups(whole, computed)
+
+    def _is_weight(self, factor: Factor, lifts: Collection[Var]) -> bool:
+        """Whether groups are added up by a value of theirs, so that the map's sums are those."""
+        if not isinstance(factor, Val) or is_condition(factor.scalar):
+            return False
+        used = variable_set(factor)
+        return not used.isdisjoint(lifts) and used <= {*self.exists.group, *lifts}
 
     def _of_key(self, used: Collection[Var], beside: Term, conditions: Sequence[Factor]) -> Sequence[Factor]:
         """Conditions on keys of the groups alone; where they are ranked, on keys that nothing else asks for.

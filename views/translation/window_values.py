@@ -31,7 +31,7 @@ from orderbook.views.conditions import (
     condition_poly,
 )
 from orderbook.views.intervals import exact, join, scalar_type
-from orderbook.views.translation.row_order import Ordered, before, in_words, supporting, up_to
+from orderbook.views.translation.row_order import Ordered, before, in_words, is_wide, supporting, up_to
 from orderbook.views.translation.translate_values import AggregateTranslator, Group
 from orderbook.views.translation.values import (
     Scope,
@@ -65,7 +65,7 @@ class WindowTranslator(AggregateTranslator):
             Ordered(renamed(value, names), value, item.descending, item.nulls_first)
             for value, item in zip(order, window.order_by, strict=True)
         ]
-        if window.function in ("rank", "row_number"):
+        if window.function in ("rank", "row_number") or any(is_wide(p.one, self.types) for p in pairs):
             pairs = in_words(pairs, self.types)
         if window.function == "rank":
             return self._rank(before(others, pairs), window, lifts)
