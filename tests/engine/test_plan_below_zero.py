@@ -93,7 +93,7 @@ def expected(rows: list[tuple[str, int | None, int | None]]) -> tuple[Fraction |
 
 @pytest.mark.parametrize("kind", ["DOUBLE", "BIGINT"])
 @pytest.mark.parametrize("backend", ["interpreter", "numba"])
-@settings(max_examples=25, deadline=None)
+@settings(deadline=None)
 @given(events=EVENTS)
 def test_both_ways_say_what_the_rows_say(
     compiled_views: dict[str, CompiledProgram],
