@@ -3,10 +3,11 @@
 Of what can be evaluated the cheapest factor of a term is taken, until none is left.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from orderbook.engine.plan.nulls import nulls_of, without_null
 from orderbook.engine.plan.ranges import Signs, bounded_sum, cut, ranked_sum, unbound
 from orderbook.engine.plan.restrictions import Restriction, Scope, restriction
 from orderbook.engine.plan.steps import (
@@ -21,20 +22,14 @@ from orderbook.engine.plan.steps import (
     Range,
     RangeSum,
     Step,
+    over_trees,
     trees_of,
     variables,
 )
 from orderbook.engine.plan.stores import (
-    all_present,
-    asked,
-    decided,
-    excludes_null,
     is_one_row,
     key_of,
     layout_of,
-    map_of,
-    of_null_only,
-    reads_of,
 )
 from orderbook.views.calculus import (
     Apply,
@@ -58,7 +53,6 @@ from orderbook.views.calculus import (
     substitute_scalar,
     variable_set,
 )
-from orderbook.views.conditions import is_null, not_null
 from orderbook.views.intervals import exact, join, multiply, scalar_type
 from orderbook.views.types import DOUBLE, INT64_MAX, Kind, Type
 from orderbook.views.weights import counters
@@ -90,7 +84,7 @@ class Lowering(Scope):
         pipelines = self._lowered(rest, known, live, gathering)
         if usual is None:
             return pipelines
-        others = _over_trees(pipelines, trees_of(usual))
+        others = over_trees(pipelines, trees_of(usual))
         ways = (*((p, "=") for p in usual), *((replace(p, seldom=True), "<>") for p in others))
         return [replace(p, steps=(*self._comparing(sorted(zero, key=str), op), *p.steps)) for p, op in ways]
 
@@ -98,7 +92,7 @@ class Lowering(Scope):
         self, term: Term, known: frozenset[Var], live: frozenset[Var], gathering: bool
     ) -> list[Pipeline]:
         found = []
-        for one in self._without_null(term, known):
+        for one in without_null(self, term, known):
             sums = set(self.sums)
             found.append(_Term(self, one, known, live, gathering).lowered())
             self.sums = sums
@@ -129,80 +123,6 @@ class Lowering(Scope):
         total = self.value_variable(self.type_of(tuple(reads)))
         return Aggregate(total, tuple(reads)), Filter(Apply(op, (total, Const(0))))
 
-    def _without_null(
-        self, term: Term, known: frozenset[Var], told: frozenset[Var] = frozenset()
-    ) -> list[Term]:
-        """The term, or several that add up to it, NULL apart from the other values where it hides a cut.
-
-        told: variables that are apart already.
-        """
-        for variable in asked(term, known):
-            guard = Val(not_null(variable))
-            rest = tuple(f for f in term if f != guard)
-            present = decided(rest, variable, null=False)
-            # What asks inside of a key stays.
-            if present is None or present == rest:
-                continue
-            if any(self._excludes_null(map_of(r), variable) for r in reads_of(term, variable)):
-                return self._without_null(present, known, told)
-            if guard in term:
-                return self._without_null((guard, *present), known, told)
-        variable_apart = self._hiding(term, known)
-        if variable_apart is None or variable_apart in told:
-            return [term]
-        result = []
-        for null, condition in ((False, not_null(variable_apart)), (True, is_null(variable_apart))):
-            one = decided(term, variable_apart, null)
-            result += (
-                []
-                if one is None
-                else self._without_null((Val(condition), *one), known, told | {variable_apart})
-            )
-        return result
-
-    def _excludes_null(self, read: MapRef, variable: Var) -> bool:
-        declaration = self.derived.declared.get(read.name)
-        return declaration is not None and excludes_null(
-            declaration, read.keys.index(variable), self.derived.relations
-        )
-
-    def nulls_of(self, read: MapRef, known: frozenset[Var]) -> list[Factor]:
-        """That unknown keys are NULL, where all entries of the map have NULL there."""
-        declaration = self.derived.declared.get(read.name)
-        if declaration is None:
-            return []
-        pairs = ((k, of_null_only(declaration, i)) for i, k in enumerate(read.keys))
-        return [Val(is_null(k)) for k, null in pairs if null and isinstance(k, Var) and k not in known]
-
-    def _hiding(self, term: Term, known: frozenset[Var]) -> Var | None:
-        """The first variable that has to be not NULL for all cuts that there are where none is."""
-        variables = asked(term, known)
-        if not variables:
-            return None
-        most = self._cuts(all_present(term, variables), known)
-        if most == self._cuts(term, known):
-            return None
-        for variable in variables:
-            others = all_present(term, [v for v in variables if v != variable])
-            if self._cuts(others, known) < most:
-                return variable
-        return None
-
-    def _cuts(self, term: Term, known: frozenset[Var]) -> int:
-        """How many cuts conditions of a term make in the order of a key, each once all else is known."""
-        lifts = {f.var: f for f in term if isinstance(f, Lift)}
-        binders = known | frozenset(v for f in term for v in bound_by(f))
-        for variable in binders - known:
-            for read in reads_of(term, variable):
-                self.type_keys(map_of(read))
-        cuts = 0
-        for variable in binders - known - lifts.keys():
-            others = frozenset(v for v in binders if v in self.types or v in lifts) - {variable}
-            known_then = others - frozenset(v for v, f in lifts.items() if variable in variable_set(f))
-            for read in reads_of(term, variable):
-                cuts += len(restriction(self, term, read, variable, known_then, binders).cuts)
-        return cuts
-
     def type_of(self, pipelines: tuple[Pipeline, ...]) -> Type:
         """The type of the sum of pipelines; a sum over a map's entries is within the map's own type."""
         total: Type | None = None
@@ -219,21 +139,6 @@ class Lowering(Scope):
         if total is None:
             return exact(0, 0)
         return total if total.kind is Kind.DOUBLE else exact(min(total.low, 0), max(total.high, 0))
-
-
-def _over_trees(pipelines: Sequence[Pipeline], trees: Collection[tuple[str, int]]) -> tuple[Pipeline, ...]:
-    """Pipelines that loop over trees that are there, of a map by the position of a key; no other store."""
-    return tuple(replace(p, steps=tuple(_over_tree(s, trees) for s in p.steps)) for p in pipelines)
-
-
-def _over_tree(step: Step, trees: Collection[tuple[str, int]]) -> Step:
-    if isinstance(step, Aggregate | FirstKey | Gather):
-        return replace(step, pipelines=_over_trees(step.pipelines, trees))
-    if isinstance(step, Loop) and step.range is None:
-        left = [i for i in range(len(step.keys)) if i not in step.known]
-        if len(left) == 1 and (step.map, left[0]) in trees:
-            return replace(step, range=Range(left[0]))
-    return step
 
 
 # How a read could go on, and its rank: the least is taken.
@@ -262,7 +167,7 @@ class _Term:
         for factor in term:
             if isinstance(factor, MapRef):
                 lowering.type_keys(factor)
-                self.pending += lowering.nulls_of(factor, known)
+                self.pending += nulls_of(lowering, factor, known)
 
     def lowered(self) -> Pipeline:
         while self.pending:

@@ -1,7 +1,7 @@
 """The physical plan of an M3 program: stores, and statements as pipelines of steps."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Union
 
@@ -392,6 +392,21 @@ def trees_of(pipelines: Iterable[Pipeline]) -> frozenset[tuple[str, int]]:
             found.add((step.map, step.range.position))
             found |= {(name, cut.position) for cut in step.range.cuts for _, name in cut.sums}
     return frozenset(found)
+
+
+def over_trees(pipelines: Sequence[Pipeline], trees: Container[tuple[str, int]]) -> tuple[Pipeline, ...]:
+    """Pipelines that loop over trees that are there, of a map by the position of a key; no other store."""
+    return tuple(replace(p, steps=tuple(_over_tree(s, trees) for s in p.steps)) for p in pipelines)
+
+
+def _over_tree(step: Step, trees: Container[tuple[str, int]]) -> Step:
+    if isinstance(step, Aggregate | FirstKey | Gather):
+        return replace(step, pipelines=over_trees(step.pipelines, trees))
+    if isinstance(step, Loop) and step.range is None:
+        left = [i for i in range(len(step.keys)) if i not in step.known]
+        if len(left) == 1 and (step.map, left[0]) in trees:
+            return replace(step, range=Range(left[0]))
+    return step
 
 
 def maps_in_pipelines(pipelines: Iterable[Pipeline]) -> Iterator[str]:
