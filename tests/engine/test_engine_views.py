@@ -249,3 +249,18 @@ def test_rows_are_shown_in_the_order_of_the_view(backend: Backend) -> None:
     assert engine.frame("grouped").rows()[-1] == ("e", None)
     assert [label for label, _ in some_rows(engine, "grouped")] == ["a", "c", "b", "d", "e"]
     assert [label for label, _ in some_rows(engine, "counted")] == ["a", "c", "e", "b", "d"]
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "numba"])
+def test_the_total_of_no_rows_has_no_value_of_a_double(backend: Backend) -> None:
+    sql = """
+        CREATE STREAM t (ts TIMESTAMP NOT NULL, symbol TEXT NOT NULL, price DOUBLE NOT NULL);
+        CREATE VIEW v AS SELECT symbol, ARG_MIN(price, ts) AS first, AVG(price) AS mean, COUNT(*) AS n
+        FROM t GROUP BY ROLLUP (symbol);
+        """
+    engine = orderbook.Engine(orderbook.compile(sql), backend)
+    assert engine.frame("v").rows() == [(None, None, None, 0)]
+    engine.insert("t", (1, "A", 0.5))
+    assert sorted(engine.frame("v").rows(), key=str) == [("A", 0.5, 0.5, 1), (None, 0.5, 0.5, 1)]
+    engine.delete("t", (1, "A", 0.5))
+    assert engine.frame("v").rows() == [(None, None, None, 0)]

@@ -238,8 +238,10 @@ class Compiler:
 
     def _initial(self, declaration: MapDeclaration) -> list[Statement]:
         """What the map holds before any event."""
-        value = simplify(_at_first(declaration.definition), declaration.keys)
-        value = simplify(_with_zeros(value, frozenset(declaration.keys)), declaration.keys)
+        value, keys = _at_first(declaration.definition), frozenset(declaration.keys)
+        # What is simplified may show others of no rows.
+        for _ in range(2):
+            value = simplify(_with_zeros(value, keys, self._materialiser.types), declaration.keys)
         if not value.terms:
             return []
         ordered = ordered_statement(value, frozenset())
@@ -350,13 +352,14 @@ def _at_first(poly: Poly) -> Poly:
     return Poly(tuple(tuple(map(_factor_at_first, term)) for term in terms))
 
 
-def _with_zeros(poly: Poly, keys: frozenset[Var]) -> Poly:
-    """The polynomial with 0 for what is lifted of no rows, so that no type is made of that."""
+def _with_zeros(poly: Poly, keys: frozenset[Var], types: Mapping[Var, Type]) -> Poly:
+    """The polynomial with 0 of its type for what is lifted of no rows, so that no type is made of that."""
     terms: list[Term] = []
     for term in poly.terms:
         zeros = {f.var for f in term if isinstance(f, Lift) and not f.body.terms} - keys
         rest = tuple(f for f in term if not (isinstance(f, Lift) and f.var in zeros))
-        terms += substitute(Poly((rest,)), dict.fromkeys(zeros, Const(0))).terms
+        known = {v: Const(0) if v not in types or types[v].exact else Const(0.0) for v in zeros}
+        terms += substitute(Poly((rest,)), known).terms
     return Poly(tuple(terms))
 
 
