@@ -357,24 +357,25 @@ def _direction(comparison: Cmp, exact: bool, running: Collection[Var], signs: Si
         return form[0]
     sides = (comparison.left, comparison.right, 1), (comparison.right, comparison.left, -1)
     for side, other, sign in sides:
-        own = _rising_with(side, signs)
-        if own is not None and own in running and own not in variable_set(Val(other)):
+        own = _rising_with(side, running, signs)
+        if own is not None and own not in variable_set(Val(other)):
             others = {*variable_set(Val(other)), *variable_set(Val(side))} - {own}
             return {**dict.fromkeys(others, 0), own: sign}
     return {}
 
 
-def _rising_with(scalar: Scalar, signs: Signs) -> Var | None:
-    """The variable of a scalar that rises with it, whatever others are."""
+def _rising_with(scalar: Scalar, running: Collection[Var], signs: Signs) -> Var | None:
+    """The running sum that a scalar rises with, whatever other variables are."""
     match scalar:
         case Var():
-            return scalar
+            return scalar if scalar in running else None
         case Apply("double", (inner, _)):
-            return _rising_with(inner, signs)
-        case Apply("*" | "/", (inner, other)) if _is_sign(other, signs):
-            return _rising_with(inner, signs)
-        case Apply("*", (other, inner)) if _is_sign(other, signs):
-            return _rising_with(inner, signs)
+            return _rising_with(inner, running, signs)
+        case Apply("*" | "/" as op, (left, right)):
+            found = _rising_with(left, running, signs) if _is_sign(right, signs) else None
+            if found is None and op == "*" and _is_sign(left, signs):
+                found = _rising_with(right, running, signs)
+            return found
     return None
 
 
