@@ -102,8 +102,8 @@ FAMILIES: Mapping[str, Family] = {
         (
             "SELECT SUM(a.price * a.size) AS s FROM t a WHERE (SELECT SUM(b.size) FROM t b) > "
             "4 * (SELECT SUM(c.size) FROM t c WHERE c.price > a.price)",
-            "SELECT MAX(a.price) AS p FROM t a WHERE 2 * (SELECT SUM(b.size) FROM t b WHERE b.price < a.price) "
-            "< (SELECT SUM(c.size) FROM t c)",
+            "SELECT MAX(a.price) AS p FROM t a WHERE (SELECT SUM(c.size) FROM t c) > "
+            "2 * (SELECT SUM(b.size) FROM t b WHERE b.price < a.price)",
             f"SELECT SUM(price * size) / SUM(size) AS s FROM {_PARTS} WHERE up_to <= 0.5 * whole",
             f"SELECT COUNT(*) AS n FROM {_PARTS} WHERE up_to / whole <= 0.5",
             "SELECT symbol, SUM(price * size) AS s FROM (SELECT symbol, price, size, "
