@@ -145,12 +145,27 @@ def drop_node(H, node, inner):
 
 @jit()
 def fold(pairs, distance, start, end):
-    """(high, low) sum of the double-doubles start .. end - 1; low words are `distance` words on."""
-    high = 0.0
-    low = 0.0
-    for i in range(start, end):
+    """(high, low) sum of the double-doubles start .. end - 1; low words are `distance` words on.
+
+    Four sums side by side: each addition waits for the one before it.
+    """
+    high = low = high_1 = low_1 = high_2 = low_2 = high_3 = low_3 = 0.0
+    i = start
+    while i + 4 <= end:
         high, low = sum_doubles(high, low, load_double(pairs, i), load_double(pairs, i + distance))
-    return high, low
+        j = i + 1
+        high_1, low_1 = sum_doubles(high_1, low_1, load_double(pairs, j), load_double(pairs, j + distance))
+        j = i + 2
+        high_2, low_2 = sum_doubles(high_2, low_2, load_double(pairs, j), load_double(pairs, j + distance))
+        j = i + 3
+        high_3, low_3 = sum_doubles(high_3, low_3, load_double(pairs, j), load_double(pairs, j + distance))
+        i += 4
+    while i < end:
+        high, low = sum_doubles(high, low, load_double(pairs, i), load_double(pairs, i + distance))
+        i += 1
+    high, low = sum_doubles(high, low, high_1, low_1)
+    high_2, low_2 = sum_doubles(high_2, low_2, high_3, low_3)
+    return sum_doubles(high, low, high_2, low_2)
 
 
 @jit()
