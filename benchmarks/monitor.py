@@ -203,15 +203,15 @@ async def _main(pairs: int, batches: int, clients: int, seed: int) -> None:
         with process("-m", "benchmarks.monitor_clients", run.url, str(clients)) as asking:
             run.publish(True)
             await ready(asking)
-            await _by_turns(f"The monitor with {clients} clients", pairs, parts, run, run.publish)
+            await by_turns(f"The monitor with {clients} clients", pairs, parts, run, run.publish)
             run.publish(True)
             with process("-c", BUSY) as busy:
                 await ready(busy)
-                await _by_turns("A busy program beside them", pairs, parts, run, partial(going_on, busy))
+                await by_turns("A busy program beside them", pairs, parts, run, partial(going_on, busy))
             with process("-m", "benchmarks.monitor_hostile", run.url) as attacking:
                 await ready(attacking)
                 attacked = partial(going_on, attacking)
-                await _by_turns("Hostile clients beside them", pairs, parts, run, attacked)
+                await by_turns("Hostile clients beside them", pairs, parts, run, attacked)
                 attacked(True)
                 refused = await ended(attacking)
             taken = await ended(asking)
@@ -220,7 +220,7 @@ async def _main(pairs: int, batches: int, clients: int, seed: int) -> None:
     CONSOLE.print(f"other clients took {taken[0]:,} messages of {taken[1] / 1e6:,.0f} MB")
 
 
-async def _by_turns(
+async def by_turns(
     title: str, pairs: int, parts: Iterator[Sequence[np.ndarray]], run: Run, switch: Callable[[bool], object]
 ) -> None:
     """Let a run take parts without something and with it, by turns, and print what that costs."""

@@ -374,11 +374,22 @@ class QueryOptions(Section):
         return size_of(self.compile_memory)
 
 
+# Half an hour of a few books.
+_LEAST_HISTORY = 16_000_000
+
+
+def _history(text: str) -> str:
+    if size_of(text) < _LEAST_HISTORY:
+        raise PydanticCustomError("history", 'a size of at least "16 MB"')
+    return text
+
+
 class MonitorOptions(Section):
     """The monitor of `orderbook run`. A `host` that is not loopback, and an `origin`, need a `token`.
 
     `port`: where it is taken, the next free one. `token`: what clients must give to change anything; without
-    one nobody can. `origin`: where a proxy serves the page, "" for none.
+    one nobody can. `origin`: where a proxy serves the page, "" for none. `history`: memory
+    for the past that pages show as they are opened.
     """
 
     enabled: bool = True
@@ -386,6 +397,12 @@ class MonitorOptions(Section):
     host: Text = "127.0.0.1"
     origin: Annotated[str, matching(_ORIGIN, 'an origin such as "https://desk.example"')] = ""
     token: Token = ""
+    history: Annotated[Size, AfterValidator(_history)] = "256 MB"
+
+    @property
+    def history_bytes(self) -> int:
+        """`history`."""
+        return size_of(self.history)
 
     @field_validator("token")
     @classmethod

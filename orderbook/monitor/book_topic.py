@@ -47,6 +47,8 @@ class TradeTape:
 
     def __init__(self, count: int) -> None:
         self._count = count
+        # How many trades of each instrument were told so far.
+        self.told = [0] * count
         self._listeners: dict[int, list[TradeListener]] = {}
         self._noted: deque[Events] = deque()
         self._events = 0
@@ -90,6 +92,7 @@ class TradeTape:
             pass
         for index, left, trades in zip(listened, room.tolist(), out, strict=True):
             if left < KEPT_ITEMS:
+                self.told[index] += KEPT_ITEMS - left
                 for listener in self._listeners[index]:
                     listener(trades[left:])
 
@@ -180,10 +183,16 @@ _KEYS = frozenset({"symbol", "venue"})
 
 
 class BookTopics:
-    """Opens the topics of a run's books."""
+    """Opens the topics of a run's books. `looked_at` is told of their instruments."""
 
-    def __init__(self, pipeline: Pipeline, tape: TradeTape, orders: StrategyOrders) -> None:
-        self.pipeline, self.tape, self.orders = pipeline, tape, orders
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        tape: TradeTape,
+        orders: StrategyOrders,
+        looked_at: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        self.pipeline, self.tape, self.orders, self.looked_at = pipeline, tape, orders, looked_at
         self.marks = Marks(pipeline.engine)
 
     def open(self, topic: Topic) -> "BookTopic":
@@ -191,6 +200,7 @@ class BookTopics:
         if self.pipeline.books is None:
             raise DataError("this run has no books")
         index = self.pipeline.instruments.index(topic.venue, topic.symbol)
+        self.looked_at(index)
         return BookTopic(topic, index, self, self.pipeline.books)
 
 
@@ -238,6 +248,7 @@ class BookTopic:
                 "asks": self._levels(asks, counted),
                 "orders": orders,
                 "marks": marks,
+                "traded": self._run.tape.told[index],
             }
         )
         frame = TopicFrame(self._topic, body, {"fills": list(self._fills)}, self._trades)
@@ -251,16 +262,20 @@ class BookTopic:
         self._run.orders.unlisten(self._index, self._fills.extend)
 
     def _on_trades(self, trades: NDArray[np.int64]) -> None:
-        told = trades.copy()
-        steps = self._one.tick_units, self._one.lot_units
-        told[:, 1:3] = (trades[:, 1:3] / steps).view(np.int64)
-        self._trades = newest_trades(self._trades + told.tobytes())
+        self._trades = newest_trades(self._trades + trades_in_steps(trades, self._one))
 
     def _levels(self, levels: NDArray[np.void], counted: bool) -> list[list[int | float | None]]:
         """Price in ticks, volume in lots, and the number of orders where the book has orders."""
         orders = levels["orders"].tolist() if counted else [None] * len(levels)
         places = zip(levels["price"].tolist(), levels["volume"].tolist(), orders, strict=True)
         return [[*self._one.in_steps(price, volume), count] for price, volume, count in places]
+
+
+def trades_in_steps(trades: NDArray[np.int64], one: Instrument) -> bytes:
+    """`Frame.trades` of trades as a TradeListener gets them."""
+    told = trades.copy()
+    told[:, 1:3] = (trades[:, 1:3] / (one.tick_units, one.lot_units)).view(np.int64)
+    return told.tobytes()
 
 
 class Marks:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from orderbook.monitor.history import History
 from orderbook.monitor.messages import (
     KEPT_ITEMS,
     Alive,
@@ -235,10 +236,15 @@ class _TopicState:
 
 
 class Hub:
-    """Topics, continuous queries and clients. `send` reaches the run; `room` waits until it takes more."""
+    """Topics, continuous queries, clients, and the past in so many bytes.
 
-    def __init__(self, send: Callable[[Command], object], room: Callable[[], Awaitable[object]]) -> None:
-        self.send, self.room = send, room
+    `send` reaches the run; `room` waits until it takes more.
+    """
+
+    def __init__(
+        self, send: Callable[[Command], object], room: Callable[[], Awaitable[object]], history: int = 0
+    ) -> None:
+        self.send, self.room, self.history = send, room, History(history)
         self._topics: dict[Topic, _TopicState] = {}
         self.members: dict[int, Member] = {}
         self.follows = FollowRings(self)
@@ -315,3 +321,5 @@ class Hub:
                 self.follows.deliver(message)
             case Alive():
                 pass
+            case _:
+                self.history.take(message)

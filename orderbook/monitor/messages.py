@@ -5,7 +5,7 @@ frames of topics and other messages go one way and commands the other, as Messag
 it. Both processes and the query worker import this, so it needs nothing but msgspec.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from struct import Struct
 from typing import Annotated, Any, Literal, NamedTuple
@@ -292,11 +292,16 @@ def encoded(message: object) -> bytes:
 
 def trades_encoded(trades: bytes) -> list[bytes]:
     """JSON text of each trade of `Frame.trades`."""
-    words = _TRADE.iter_unpack(trades)
     items = [
-        (str(time), _whole(ticks), _whole(lots), _SIDES[min(side, 2)]) for time, ticks, lots, side in words
+        (str(time), ticks, lots, _SIDES[min(side, 2)]) for time, ticks, lots, side in read_trades(trades)
     ]
     return _encoder.encode_lines(items).split(b"\n")[: len(items)]
+
+
+def read_trades(trades: bytes) -> Iterator[tuple[int, int | float, int | float, int]]:
+    """Time in ns, ticks, lots and side of each trade of `Frame.trades`."""
+    for time, ticks, lots, side in _TRADE.iter_unpack(trades):
+        yield time, _whole(ticks), _whole(lots), side
 
 
 def _whole(number: float) -> int | float:
@@ -375,7 +380,46 @@ class Alive(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The run goes on, with nothing to tell."""
 
 
-RunMessage = Refused | Answer | FollowSnapshot | Changes | FollowEnded | Alive
+class HistoryBook(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A book as it is now. number: of the column of 100 ms. bids, asks: DEPTH[n]; steps: units of both."""
+
+    venue: str
+    symbol: str
+    number: int
+    state: str
+    bids: bytes
+    asks: bytes
+    steps: tuple[int, int]
+
+
+class HistoryTrades(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Trades as `TopicFrame.trades` has them; `traded`: how many of the instrument were told so far."""
+
+    venue: str
+    symbol: str
+    traded: int
+    trades: bytes
+
+
+class HistoryFills(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Fills of an instrument, each encoded."""
+
+    venue: str
+    symbol: str
+    fills: Sequence[bytes]
+
+
+class HistoryLine(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Values of a view, or the profits, at a second since 1970; `line`: JSON of them."""
+
+    name: str
+    second: int
+    line: bytes
+
+
+HistoryMessage = HistoryBook | HistoryTrades | HistoryFills | HistoryLine
+
+RunMessage = Refused | Answer | FollowSnapshot | Changes | FollowEnded | Alive | HistoryMessage
 
 
 class Open(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -21,6 +21,7 @@ from orderbook.engine.runtime.live_view import LiveView
 from orderbook.monitor.alerts import Alerts, Notes, NotesTopic, noted_warnings
 from orderbook.monitor.book_topic import BookTopics, StrategyOrders, TradeTape
 from orderbook.monitor.continuous_queries import Followed, Follows, Replacing
+from orderbook.monitor.history_recorder import HistoryRecorder
 from orderbook.monitor.messages import Ask, CloseFollow, Command, Leave, OpenFollow, is_followed
 from orderbook.monitor.operations import Operations
 from orderbook.monitor.publisher import Mailbox, Publisher, Share
@@ -122,6 +123,7 @@ class ServerProcess:
             access = {"host": options.host, "token": options.token, "origin": options.origin}
             told = {
                 "access": access,
+                "history": options.history_bytes,
                 "postgres": None if postgres < 0 else self._postgres.told(postgres),
                 "flight": None if flight < 0 else self._flight.told(flight),
             }
@@ -215,7 +217,8 @@ class RunMonitor:
         pipeline, engine = self._pipeline, self._pipeline.engine
         feeds = FeedHealth(pipeline, live, self._runs)
         health = EngineHealth(pipeline, live, is_followed)
-        books = BookTopics(pipeline, self._tape, self.orders)
+        recorder = HistoryRecorder(pipeline, self._tape, self.orders, is_followed, mailbox.post)
+        books = BookTopics(pipeline, self._tape, self.orders, recorder.look)
         publisher = Publisher(
             mailbox,
             {
@@ -236,6 +239,7 @@ class RunMonitor:
         replacing = Replacing(engine)
         publisher.add("replacing", replacing, lambda _: None)
         publisher.add("feeds", feeds, lambda _: None)
+        publisher.add("history", recorder, lambda _: None)
 
         def add_follow(name: str, followed: Followed) -> None:
             publisher.add(("follow", name), followed, lambda error: self._follows.failed(name, error))

@@ -10,6 +10,7 @@ Connections are bounded below what the application sees.
 import asyncio
 import json
 import logging
+import re
 import socket
 import ssl
 import sys
@@ -184,6 +185,7 @@ class MonitorServer:
 
     access: who is let in. listening: what clients connect to. line: the stream to the run. postgres: what
     clients of PostgreSQL connect to, where they can. flight: likewise, clients of Arrow Flight.
+    history: bytes of the past, for pages.
     """
 
     def __init__(
@@ -193,7 +195,9 @@ class MonitorServer:
         line: socket.socket,
         postgres: PostgresAccess | None = None,
         flight: FlightAccess | None = None,
+        history: int = 0,
     ) -> None:
+        self._history = history
         self._access, self._postgres, self._flight = access, postgres, flight
         self._socket, self._line = listening, line
         self._writer: asyncio.StreamWriter | None = None
@@ -222,7 +226,7 @@ class MonitorServer:
     async def serve(self) -> None:
         """Serve until the run has ended; then clients are told so."""
         reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
-        self.hub = Hub(self.tell, self._writer.drain)
+        self.hub = Hub(self.tell, self._writer.drain, self._history)
         others = [asyncio.create_task(one) for one in (self._hear(reader), self._expire())]
         for door in (self._postgres, self._flight):
             if door is not None:
@@ -264,6 +268,8 @@ class MonitorServer:
             routes=[
                 Route("/", lambda _: _index(page)),
                 Route("/health", self._health),
+                Route("/history/book", self._book_history),
+                Route("/history/lines", self._line_history),
                 WebSocketRoute("/ws", self._client),
                 Mount("/static", StaticFiles(directory=page, check_dir=False)),
             ]
@@ -280,6 +286,17 @@ class MonitorServer:
             "token": not self._access.local,
         }
         return JSONResponse(told, 200 if status == "ok" else 503)
+
+    async def _book_history(self, asked: HTTPConnection) -> Response:
+        found = self.hub.history.book(
+            asked.query_params.get("venue", ""), asked.query_params.get("symbol", "")
+        )
+        return PlainTextResponse("nothing is known of it\n", 404) if found is None else _binary(found)
+
+    async def _line_history(self, asked: HTTPConnection) -> Response:
+        after = asked.query_params.get("after", "-1")
+        second = int(after) if re.fullmatch(r"-?\d{1,18}", after) else -1
+        return _binary(self.hub.history.lines(asked.query_params.get("name", ""), second))
 
     async def _client(self, websocket: WebSocket) -> None:
         await websocket.accept()
@@ -300,7 +317,7 @@ class _Guarded:
         headers = connection.headers
         refused = self._access.refusal(headers.get("host"), headers.get("origin"))
         status = 403
-        if refused is None and scope["path"] == "/ws":
+        if refused is None and (scope["path"] == "/ws" or scope["path"].startswith("/history/")):
             token = connection.query_params.get("token")
             if not self._access.may_read(headers.get("authorization"), token):
                 refused, status = "the token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN", 401
@@ -318,6 +335,10 @@ class _Guarded:
                 return
             application = PlainTextResponse(f"{refused}\n", status)
         await application(scope, receive, answer)
+
+
+def _binary(content: bytes) -> Response:
+    return Response(content, media_type="application/octet-stream")
 
 
 def _index(page: Path) -> Response:
@@ -357,7 +378,7 @@ def main(listening: int, line: int) -> None:
     postgres = None if told["postgres"] is None else PostgresAccess(**told["postgres"])
     flight = None if told["flight"] is None else FlightAccess(**told["flight"])
     sockets = socket.socket(fileno=listening), socket.socket(fileno=line)
-    server = MonitorServer(Access(**told["access"]), *sockets, postgres, flight)
+    server = MonitorServer(Access(**told["access"]), *sockets, postgres, flight, told["history"])
     logging.getLogger().addHandler(RunLog(server.tell))
     asyncio.run(server.serve())
 

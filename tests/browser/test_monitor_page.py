@@ -155,6 +155,45 @@ def test_a_view_is_added_in_the_sql_box_and_updates(page: Page) -> None:
     assert page.problems == []
 
 
+# Of a page's past what is old enough to be told to all: columns by number, trades, bars, volumes.
+PAST = """((first, last, traded) => {
+  const past = orderbook.past(Array.from({ length: last - first }, (_, k) => first + k));
+  const trades = past.trades.filter(([number]) => number <= traded);
+  const lots = trades.reduce((sum, [, , , lots]) => sum + lots, 0);
+  return { columns: past.columns, trades, lots };
+})(%d, %d, %d)"""
+
+
+def test_a_page_that_is_opened_shows_what_an_open_one_does(
+    page: Page, open_page: Callable[[], AbstractContextManager[Page]], monitored: Running
+) -> None:
+    page.until("orderbook.past().trades.length > 20 && orderbook.past().seconds.length > 3", 60)
+    first = page.evaluate("orderbook.past().first")
+    with open_page() as other:
+        other.show(1440, 900, dark=True)
+        other.go(monitored.url)
+        other.until(f"orderbook.past()?.first <= {first + 10} && orderbook.charted().view.data[0].length > 3")
+        # What both were told, but for columns that are not over.
+        halt(monitored.exchange, True)
+        try:
+            until(lambda: rests(page) and rests(other), PATIENCE, what="the book rests")
+            last = min(one.evaluate("orderbook.past().last") for one in (page, other)) - 1
+            traded = min(one.evaluate("orderbook.past().traded") for one in (page, other))
+            told = PAST % (max(first, last - 3000), last, traded)
+            shown, again = page.evaluate(told), other.evaluate(told)
+            bars = [one.evaluate("orderbook.past().seconds") for one in (page, other)]
+            volumes = [sorted(one.evaluate("orderbook.past().volume")) for one in (page, other)]
+        finally:
+            halt(monitored.exchange, False)
+        assert again["trades"] == shown["trades"] and shown["trades"]
+        assert bars[0] == bars[1] and volumes[0] == volumes[1]
+        assert sum(bought + sold + neither for *_, bought, sold, neither in bars[0]) >= shown["lots"]
+        # A page that is slow leaves out frames, of which the server keeps all.
+        columns = zip(shown["columns"], again["columns"], strict=True)
+        assert any(one == two is not None for one, two in columns)
+        assert other.problems == []
+
+
 def test_what_is_shown_is_saved_as_csv(page: Page) -> None:
     page.until("orderbook.book().trades > 3")
     keep = (

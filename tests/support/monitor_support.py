@@ -74,7 +74,9 @@ class ServerThread(ServerProcess):
         flight = None
         if self._for_flight is not None:
             flight = FlightAccess(**self._flight.told(self._for_flight.detach()))
-        self.served = MonitorServer(access, self._socket, theirs, postgres, flight)
+        self.served = MonitorServer(
+            access, self._socket, theirs, postgres, flight, self._options.history_bytes
+        )
         self.runner = asyncio.Runner()
         self.loop = self.runner.get_loop()
         self._thread = threading.Thread(target=self._serve)

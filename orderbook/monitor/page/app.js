@@ -36,6 +36,7 @@ const alerts = new Alerts(connection, store);
 const ladder = new LadderPane(store);
 const heat = new HeatPane(store);
 const views = new ViewsPane(store, connection);
+const strategies = new StrategiesPane(store);
 const sql = new SqlPane(store, connection, (view) => {
   views.choose(view);
   layout.reveal("views");
@@ -46,7 +47,7 @@ const log = new LogPane(store, (view, version) => {
   layout.reveal("explain");
 });
 const inOrder = [
-  ladder, heat, new DepthPane(store), new TradesPane(store), views, new StrategiesPane(store), log,
+  ladder, heat, new DepthPane(store), new TradesPane(store), views, strategies, log,
   new AlertsPane(store, connection, alerts), sql, explain, new HealthPane(store),
 ];
 const panes = new Map(inOrder.map((pane) => [pane.id, pane]));
@@ -90,6 +91,20 @@ window.orderbook = Object.freeze({
     const { book } = store;
     return book && { venue: book.venue, symbol: book.symbol, time: book.timeText, state: book.state, frames: book.frames, trades: book.trades.length };
   },
+  /** The chosen book's past: trades, bars, volumes, and the column that is shown of each of some numbers. */
+  past: (numbers = []) => {
+    const { book } = store;
+    const column = (number) => {
+      const found = book.history.before(number);
+      return found ? { state: found.state, bids: [...found.bids], asks: [...found.asks] } : null;
+    };
+    return book && {
+      first: book.history.first, last: book.history.last, columns: numbers.map(column), traded: book.traded,
+      trades: book.trades.map(({ number, time, ticks, lots, side }) => [number, time, ticks, lots, side]),
+      seconds: book.seconds.rows(), minutes: book.minutes.rows(), volume: [...book.volume],
+    };
+  },
+  charted: () => ({ view: views.charted, profit: strategies.charted }),
   connection: () => ({ state: connection.state, silence: connection.silence, messages: connection.messages, bytes: connection.bytes }),
   drawTimes,
   doubt: () => store.doubt,

@@ -1,11 +1,15 @@
 /** One instrument's book as its frames tell it, with what of the past the panes show. */
 import { milliseconds, Scale } from "./format.js";
+import { Bars } from "./bars.js";
 import { COLUMN, History } from "./history.js";
 
-const TRADES = 4000;
+const TRADES = 20_000;
 const FILLS = 200;
 /** Prices of which is known what was traded there. */
 const PRICES = 20_000;
+/** Seconds and minutes of which is known what was traded. */
+const SECONDS = 2048;
+const MINUTES = 1440;
 /** Milliseconds over which a level's change is counted. */
 export const WINDOW = 5000;
 
@@ -19,9 +23,7 @@ export class Book {
     this.asks = [];
     this.sizes = { bid: new Map(), ask: new Map() };
     this.changedAt = { bid: new Map(), ask: new Map() };
-    this.trades = [];
-    this.lastTrade = { buy: new Map(), sell: new Map() };
-    this.volume = new Map();
+    this.#begin();
     this.fills = [];
     this.orders = [];
     this.hadOrders = false;
@@ -32,6 +34,17 @@ export class Book {
     this.timeText = "";
     this.frames = 0;
     this.history = new History();
+  }
+
+  /** Nothing was traded yet. */
+  #begin() {
+    this.trades = [];
+    /** The number of the newest trade that was told. */
+    this.traded = 0;
+    this.lastTrade = { buy: new Map(), sell: new Map() };
+    this.volume = new Map();
+    this.seconds = new Bars(SECONDS);
+    this.minutes = new Bars(MINUTES);
   }
 
   get bestBid() {
@@ -62,13 +75,36 @@ export class Book {
     this.orders = frame.orders ?? [];
     this.hadOrders ||= this.orders.length > 0;
     this.marks = frame.marks ?? [];
-    for (const trade of unknown(frame.trades, first, this.trades)) this.#trade(trade, now);
+    // Another run counts from the beginning.
+    if (frame.traded < this.traded) this.#begin();
+    const trades = frame.trades ?? [];
+    trades.forEach((trade, k) => {
+      const number = frame.traded - trades.length + 1 + k;
+      if (number > this.traded) this.#trade(trade, now, number);
+    });
+    this.traded = frame.traded;
     for (const [time, strategy, side, ticks, lots] of unknown(frame.fills, first, this.fills)) {
       this.fills.push({ time: milliseconds(time), strategy, side, ticks, lots, shown: this.#shownAt(time, now) });
     }
     if (this.trades.length > TRADES * 1.25) this.trades.splice(0, this.trades.length - TRADES);
     if (this.fills.length > FILLS * 1.25) this.fills.splice(0, this.fills.length - FILLS);
     this.history.add(this.time, frame.bids, frame.asks, frame.state);
+  }
+
+  /** Takes over the past as the server has it; what came meanwhile goes on from there. */
+  restore(past) {
+    this.history = History.of(past, this.history);
+    const newer = this.trades.filter(({ number }) => number > past.traded);
+    const { lastTrade } = this;
+    this.trades = past.trades.slice(-TRADES);
+    this.volume = new Map(past.volume);
+    this.seconds = new Bars(SECONDS, past.seconds);
+    this.minutes = new Bars(MINUTES, past.minutes);
+    for (const trade of newer) this.#count(trade);
+    this.lastTrade = lastTrade;
+    const fills = past.fills.map(([time, strategy, side, ticks, lots]) => ({ time: milliseconds(time), strategy, side, ticks, lots, shown: 0 }));
+    const last = fills.length ? fills[fills.length - 1].time : -Infinity;
+    this.fills = [...fills, ...this.fills.filter(({ time }) => time > last)].slice(-FILLS);
   }
 
   #levels(levels, before, changedAt, now) {
@@ -91,10 +127,17 @@ export class Book {
     return age > 500 ? now - age : now;
   }
 
-  #trade([time, ticks, lots, side], now) {
-    const at = this.#shownAt(time, now);
-    this.trades.push({ time: milliseconds(time), text: time, ticks, lots, side, shown: at });
+  #count(trade) {
+    const { time, ticks, lots, side } = trade;
+    this.trades.push(trade);
     keep(this.volume, ticks, (this.volume.get(ticks) ?? 0) + lots);
+    this.seconds.add(Math.floor(time / 1000), ticks, lots, side);
+    this.minutes.add(Math.floor(time / 60_000), ticks, lots, side);
+  }
+
+  #trade([time, ticks, lots, side], now, number) {
+    const at = this.#shownAt(time, now);
+    this.#count({ time: milliseconds(time), ticks, lots, side, number, shown: at });
     const last = this.lastTrade[side === "sell" ? "sell" : "buy"];
     const before = last.get(ticks);
     // Trades at one price in one breath are one sweep to the eye.

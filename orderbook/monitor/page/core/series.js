@@ -32,6 +32,11 @@ export class Series {
     return this.#data[0].length;
   }
 
+  /** Names, and times in seconds with the values of each name. */
+  get points() {
+    return { names: [...this.#names], data: this.#data.map((column) => [...column]) };
+  }
+
   clear() {
     this.#names = [];
     this.#data = [[]];

@@ -1,6 +1,7 @@
 /** What the page knows: instruments, the chosen one's book, the latest status, notes and alerts. */
 import { Book } from "./book.js";
 import { Emitter } from "./emitter.js";
+import { pastOf } from "./past.js";
 import { load, save } from "./storage.js";
 
 const DEPTH = 200;
@@ -63,6 +64,7 @@ export class Store extends Emitter {
       { topic: "book", venue, symbol, depth: DEPTH },
       (frame, first) => {
         book.take(frame, performance.now(), first);
+        if (first) this.#recall(book);
         this.emit("book", book);
       },
       (problem) => {
@@ -72,6 +74,18 @@ export class Store extends Emitter {
     );
     this.emit("select", instrument);
     this.emit("book", book);
+  }
+
+  /** What happened before the first frame, and while there was no connection, as the server knows it. */
+  async #recall(book) {
+    try {
+      const past = await pastOf(book);
+      if (!past) return;
+      book.restore(past);
+      this.emit("book", book);
+    } catch {
+      // Without a past the page begins with what comes.
+    }
   }
 
   /** Why nothing that is shown is of now, or "" while frames arrive. */

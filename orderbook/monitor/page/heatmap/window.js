@@ -1,7 +1,7 @@
 /** Which times and prices the heat map shows. */
 
 /** CSS pixels of a column of the history; below 1 several columns share a pixel. */
-const ZOOMS = [1 / 8, 1 / 4, 1 / 2, 1, 2, 3, 4, 6, 8, 12, 16];
+const ZOOMS = [1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 3, 4, 6, 8, 12, 16];
 const SMALLEST_SPAN = 8;
 const LARGEST_SPAN = 20_000;
 

@@ -17,7 +17,7 @@ export function own(book, group) {
   return found;
 }
 
-/** What was traded at each row since the page was opened. */
+/** What was traded at each row. */
 export function volumes(book, group, numbers) {
   const shown = new Set(numbers);
   const found = new Map();

@@ -1,7 +1,8 @@
 /** Strategies: what they did, what they hold, and what it is worth. */
 import { make, setText } from "../core/dom.js";
-import { count, milliseconds } from "../core/format.js";
+import { count } from "../core/format.js";
 import { Pane } from "../core/pane.js";
+import { Lines } from "../core/past.js";
 import { Series } from "../core/series.js";
 import { Table } from "../core/table.js";
 
@@ -20,6 +21,10 @@ export class StrategiesPane extends Pane {
   #positionsBox = make("div.table-box", {}, this.#positions.element);
   #ordersBox = make("div.table-box.low", {}, this.#orders.element);
   #ordersHead = make("h3");
+  #lines = new Lines(({ at, values }) => {
+    this.#profit.add(1000 * at, new Map(Object.entries(values)));
+    this.changed();
+  });
   #at = 0;
 
   constructor(store) {
@@ -32,18 +37,19 @@ export class StrategiesPane extends Pane {
       this.#ordersHead, this.#ordersBox,
       make("h3", {}, "Profit"), this.#profit.element,
     );
-    store.on("status", (status) => this.#take(status));
+    store.on("status", () => this.changed());
+    this.#lines.follow("profit");
+    this.#lines.pause(true);
     store.on("book", () => this.visible && performance.now() - this.#at > EVERY && this.changed());
   }
 
-  #take(status) {
-    const profits = new Map();
-    for (const { name, positions } of status.strategies) {
-      const known = positions.map(({ profit }) => profit).filter((profit) => profit !== null && profit !== undefined);
-      if (known.length) profits.set(name, known.reduce((sum, profit) => sum + Number(profit), 0));
-    }
-    if (profits.size) this.#profit.add(milliseconds(status.time), profits);
-    this.changed();
+  /** The chart's points, as of ViewsPane. */
+  get charted() {
+    return this.#profit.points;
+  }
+
+  shown(visible) {
+    this.#lines.pause(!visible);
   }
 
   draw(now) {

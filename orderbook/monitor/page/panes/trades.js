@@ -83,7 +83,7 @@ export class TradesPane extends Pane {
     if (!trades.length) {
       context.textAlign = "center";
       context.fillStyle = colours.muted;
-      context.fillText("No trades since the page was opened", width / 2, HEAD + 24);
+      context.fillText("No trades yet", width / 2, HEAD + 24);
       return;
     }
     const most = Math.max(...trades.map(({ lots }) => lots));

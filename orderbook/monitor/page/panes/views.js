@@ -1,7 +1,8 @@
 /** Any view as a live table, and one of its columns over time, a line for each key. */
 import { choice, fillChoice, make, saving, setText, toggle } from "../core/dom.js";
-import { count, milliseconds } from "../core/format.js";
+import { count } from "../core/format.js";
 import { Pane } from "../core/pane.js";
+import { Lines } from "../core/past.js";
 import { Series } from "../core/series.js";
 import { settings } from "../core/storage.js";
 import { Table } from "../core/table.js";
@@ -28,6 +29,7 @@ export class ViewsPane extends Pane {
   #settings = settings("views", { view: "", columns: {}, linked: false });
   #table;
   #series;
+  #lines = new Lines((line) => this.#addLine(line));
   #view;
   #column;
   #linked;
@@ -55,6 +57,11 @@ export class ViewsPane extends Pane {
     store.on("select", () => this.#settings.values.linked && this.#restart());
   }
 
+  /** The chart's points: names, and of each the values by time. */
+  get charted() {
+    return this.#series.points;
+  }
+
   /** Shows another view. */
   choose(view) {
     this.#settings.set({ view });
@@ -66,6 +73,8 @@ export class ViewsPane extends Pane {
   shown(visible) {
     if (visible) this.#showViews();
     this.#follow();
+    this.#lines.pause(!visible);
+    if (visible && !this.#series.length) this.#redrawLines();
   }
 
   draw(now) {
@@ -126,8 +135,15 @@ export class ViewsPane extends Pane {
 
   #restart() {
     this.#frame = this.#drawn = null;
-    this.#series.clear();
     this.#follow();
+    this.#redrawLines();
+  }
+
+  /** The chart anew, from the past on. */
+  #redrawLines() {
+    this.#series.clear();
+    const { view } = this.#settings.values;
+    this.#lines.follow(this.visible && view ? `view ${view}` : null);
   }
 
   #take(frame) {
@@ -136,27 +152,29 @@ export class ViewsPane extends Pane {
     const chosen = this.#settings.values.columns[frame.view];
     const column = numeric.includes(chosen) ? chosen : (numeric[numeric.length - 1] ?? "");
     fillChoice(this.#column, numeric, column);
-    const at = frame.columns.findIndex(([name]) => name === column);
-    if (at >= 0) this.#sample(frame, at);
+    if (column !== this.#charted) {
+      this.#charted = column;
+      this.#redrawLines();
+    }
     this.changed();
   }
 
-  #sample(frame, at) {
-    const keys = frame.keys.map((key) => frame.columns.findIndex(([name]) => name === key));
-    const values = new Map();
-    for (const row of this.#rows()) {
-      if (values.size >= LINES) break;
-      const name = keys.map((key) => row[key]).join(" ") || frame.view;
-      values.set(name, row[at] === null ? null : Number(row[at]));
-    }
-    const time = frame.version ? milliseconds(frame.version[0]) : Date.now();
-    if (time - this.#sampledAt >= SERIES_EVERY || time < this.#sampledAt) {
-      this.#sampledAt = time;
-      this.#series.add(time, values);
-    }
-  }
+  /** The column whose chart is shown. */
+  #charted = "";
 
-  #sampledAt = 0;
+  #addLine({ at, keys, columns, rows }) {
+    const column = columns.indexOf(this.#charted);
+    if (column < 0) return;
+    const symbol = this.#settings.values.linked && this.#store.book ? keys.indexOf("symbol") : -1;
+    const values = new Map();
+    for (const [named, numbers] of rows) {
+      if (values.size >= LINES) break;
+      if (symbol >= 0 && named[symbol] !== this.#store.book.symbol) continue;
+      values.set(named.join(" ") || this.#settings.values.view, numbers[column] === null ? null : Number(numbers[column]));
+    }
+    this.#series.add(1000 * at, values);
+    this.changed();
+  }
 
   #rows() {
     const { columns, rows } = this.#frame;
@@ -170,8 +188,8 @@ export class ViewsPane extends Pane {
     const type = frame?.columns.find(([name]) => name === column)?.[1];
     if (!frame || !NUMERIC.test(type ?? "") || frame.keys.includes(column)) return;
     this.#settings.set({ columns: { ...this.#settings.values.columns, [frame.view]: column } });
-    this.#column.value = column;
-    this.#series.clear();
+    this.#column.value = this.#charted = column;
+    this.#redrawLines();
     this.changed();
   }
 }
