@@ -194,6 +194,40 @@ def test_a_page_that_is_opened_shows_what_an_open_one_does(
         assert other.problems == []
 
 
+# Whether a heat map that has painted a book's own columns shows those of the server once they are there.
+PAINTED = """(async () => {
+  const { Raster } = await import("/static/heatmap/raster.js");
+  const { History } = await import("/static/core/history.js");
+  const shape = { columns: 20, rows: 8, group: 1, high: 7, stride: 1, from: 0, to: 4 };
+  const painted = () => {
+    const made = new Raster();
+    made.setColours(["#000000", "#000040", "#0000a0", "#0060ff", "#ffffff"], "#808080");
+    return made;
+  };
+  const pixels = (raster) => {
+    const context = new OffscreenCanvas(shape.columns, shape.rows).getContext("2d");
+    raster.blit(context, 0, 0, shape.columns, shape.rows);
+    return context.getImageData(0, 0, shape.columns, shape.rows).data.join();
+  };
+  const own = new History();
+  own.add(2000, [[3, 4]], [[5, 4]], "valid");
+  const side = (ticks) => new Float64Array([ticks, 4]);
+  const column = (number) => ({ number, bids: side(2), asks: side(6), state: "valid" });
+  const fine = Array.from({ length: 16 }, (_, k) => column(k + 4));
+  const told = History.of({ coarse: [], fine, every: 1 }, own);
+  const [raster, fresh] = [painted(), painted()];
+  raster.paint(own, 20, shape);
+  const before = pixels(raster);
+  raster.paint(told, 20, shape);
+  fresh.paint(told, 20, shape);
+  return [pixels(raster) === pixels(fresh), pixels(raster) !== before];
+})()"""
+
+
+def test_the_heat_map_paints_a_past_that_comes_after_its_first_columns(page: Page) -> None:
+    assert page.evaluate(PAINTED) == [True, True]
+
+
 def test_what_is_shown_is_saved_as_csv(page: Page) -> None:
     page.until("orderbook.book().trades > 3")
     keep = (

@@ -8,6 +8,7 @@ export class Raster {
   #shades = new Uint32Array(SHADES);
   #gap = 0;
   #key = "";
+  #history = null;
   #painted = -1;
   #columns = 0;
   #rows = 0;
@@ -31,12 +32,14 @@ export class Raster {
     const { columns, rows, group, high, stride, from, to } = shape;
     const key = [columns, rows, group, high, stride, from, to].join();
     const moved = last - this.#painted;
-    const whole = key !== this.#key || moved < 0 || moved >= columns;
+    // Another history has other columns of the times that are painted: the server's, or another book's.
+    const whole = key !== this.#key || history !== this.#history || moved < 0 || moved >= columns;
     if (whole) this.#reset(key, columns, rows);
     const first = whole ? last - columns + 1 : Math.max(this.#painted, last - columns + 1);
     if (whole) this.#paintAll(history, first, last, shape);
     else for (let bucket = first; bucket <= last; bucket++) this.#paintOne(history, bucket, shape);
     this.#painted = last;
+    this.#history = history;
   }
 
   /** Draws the ring, its newest column at the right, to the rectangle. */
