@@ -293,7 +293,7 @@ class Signs:
             for factor in term
         )
 
-    def is_sum(self, variable: Var) -> bool:
+    def is_not_negative(self, variable: Var) -> bool:
         """Whether a variable stands for a sum that is never below 0, computed or to be computed."""
         lift = self.lifts.get(variable)
         return variable in self.sums or (lift is not None and all(map(self.rises, lift.body.terms)))
@@ -372,22 +372,22 @@ def _rising_with(scalar: Scalar, running: Collection[Var], signs: Signs) -> Var 
         case Apply("double", (inner, _)):
             return _rising_with(inner, running, signs)
         case Apply("*" | "/" as op, (left, right)):
-            found = _rising_with(left, running, signs) if _is_sign(right, signs) else None
-            if found is None and op == "*" and _is_sign(left, signs):
+            found = _rising_with(left, running, signs) if _is_not_negative(right, signs) else None
+            if found is None and op == "*" and _is_not_negative(left, signs):
                 found = _rising_with(right, running, signs)
             return found
     return None
 
 
-def _is_sign(scalar: Scalar, signs: Signs) -> bool:
+def _is_not_negative(scalar: Scalar, signs: Signs) -> bool:
     """Whether a factor or divisor is never below 0."""
     match scalar:
         case Const(int() | float() as value):
             return value >= 0
         case Apply("double", (inner, _)):
-            return _is_sign(inner, signs)
+            return _is_not_negative(inner, signs)
         case Var():
-            return signs.is_sum(scalar)
+            return signs.is_not_negative(scalar)
     return False
 
 
