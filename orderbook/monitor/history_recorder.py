@@ -87,7 +87,11 @@ class HistoryRecorder:
             self._second = second
             self._profits()
             if not self._due:
-                self._due.extend(v for v in pipeline.engine.views if not self._hidden(v))
+                views = pipeline.engine.views
+                # Those that were dropped leave room for others.
+                for gone in self._lines.keys() - set(views):
+                    del self._lines[gone], self._again[gone]
+                self._due.extend(v for v in views if not self._hidden(v))
         for _ in range(min(_VIEWS_A_TURN, len(self._due))):
             self._view(self._due.popleft())
         return None

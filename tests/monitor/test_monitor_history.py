@@ -22,6 +22,7 @@ from samples import PATIENCE
 from orderbook.configuration.options import MonitorOptions
 from orderbook.market.synthetic_flow import generate
 from orderbook.monitor import history as kept
+from orderbook.monitor import history_recorder
 from orderbook.monitor.book_topic import BookTopics, StrategyOrders, TradeTape
 from orderbook.monitor.history import BACK, COLUMN_NS, COLUMNS, SECONDS, TRADES, Blocks, History
 from orderbook.monitor.history_recorder import HistoryRecorder
@@ -304,6 +305,24 @@ def test_the_past_is_that_of_a_page_that_was_open_all_the_time(
     told = {one["at"]: {symbol: orders for (symbol,), (orders, *_) in one["rows"]} for one in seconds}
     rows.pop(0, None)
     assert told == rows and len(told) > 3
+
+
+def test_a_view_that_is_dropped_leaves_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_recorder, "MOST_LINES", 4)
+    pipeline = Pipeline(GatedEngine(compile_views(SQL), "interpreter", keep_rows=True), INSTRUMENTS, ())
+    tape, line = TradeTape(len(INSTRUMENTS)), Line()
+    orders = StrategyOrders(list(INSTRUMENTS), lambda _: [])
+    recorder = HistoryRecorder(pipeline, tape, orders, lambda _: False, line.post)
+    for number, part in enumerate(generate(1000, len(INSTRUMENTS), 20, seed=1, batch=100)):
+        part["exchange_time"] = part["receive_time"] = (1000 + 2 * number) * 10**9
+        if number in (2, 5):
+            pipeline.engine.add_view(f"CREATE VIEW added_{number} AS SELECT symbol, orders FROM depth")
+        if number == 4:
+            pipeline.engine.drop_view("added_2")
+        pipeline.apply(part)
+        for _ in range(3):
+            recorder.frame()
+    assert line.history.lines("view added_2", -1) and line.history.lines("view added_5", -1)
 
 
 def test_the_past_is_served_to_who_may_read() -> None:
