@@ -10,7 +10,8 @@ from orderbook.core.errors import UserError, suggestion
 from orderbook.feeds.source import Finding
 from orderbook.feeds.storage import Place
 from orderbook.jobs.job import Job
-from orderbook.report.page import body, page, write_report
+from orderbook.report.page import body, write_report
+from orderbook.report.parts import page
 from orderbook.report.results import Report, report_of
 from orderbook.report.sweeps import combinations_of, walk_forward
 

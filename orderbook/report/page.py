@@ -4,8 +4,7 @@ The page is one HTML file that needs nothing else, light or dark as its reader's
 the headline down.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import resources
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from orderbook.jobs.datasets import Dataset, table_dataset
 from orderbook.jobs.folder import BASELINES, put, remove_unlisted, write_manifest
 from orderbook.jobs.job import open_job
 from orderbook.jobs.writers import DatasetWriter
+from orderbook.report.accounts import Account
 from orderbook.report.charts import (
     Series,
     chart,
@@ -30,10 +30,10 @@ from orderbook.report.charts import (
     number_text,
 )
 from orderbook.report.market import Instrument
+from orderbook.report.parts import folded, page, section, table, tiles
 from orderbook.report.results import (
     REACH,
     SHARPE_DAYS,
-    Account,
     Report,
     Statistics,
     report_of,
@@ -47,55 +47,6 @@ from orderbook.report.sweeps import (
     luck_text,
     walk_forward,
 )
-
-
-def page(title: str, body: Iterable[str]) -> str:
-    """A whole page with this body."""
-    style, script = (_resource(name) for name in ("report.css", "report.js"))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{visible_html(title)}</title>'
-        f"<style>{style}</style></head><body><main>{''.join(body)}</main>"
-        f'<div id="readout" hidden></div><script>{script}</script></body></html>\n'
-    )
-
-
-def section(title: str, *parts: str, note: str = "") -> str:
-    """A part of the page with its heading, and what it needs to be understood."""
-    said = f'<p class="note">{visible_html(note)}</p>' if note else ""
-    return f"<section><h2>{visible_html(title)}</h2>{said}{''.join(parts)}</section>"
-
-
-def tiles(numbers: Iterable[tuple[str, str, str, str]]) -> str:
-    """Headline numbers: (name, value, what it is of, class)."""
-    items = "".join(
-        f'<div class="tile"><span>{visible_html(name)}</span><b class="{kind}">{visible_html(value)}</b>'
-        f"<small>{visible_html(of)}</small></div>"
-        for name, value, of, kind in numbers
-    )
-    return f'<div class="tiles">{items}</div>'
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
-    """A table whose first `texts` columns are texts, the others numbers."""
-    kinds = ["" if place < texts else ' class="number"' for place in range(len(heads))]
-    top = "".join(f"<th{kind}>{visible_html(head)}</th>" for head, kind in zip(heads, kinds, strict=True))
-    body = "".join(
-        f"<tr>{''.join(f'<td{kind}>{visible_html(c)}</td>' for c, kind in zip(row, kinds, strict=True))}</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def folded(title: str, body: str, opened: bool = False) -> str:
-    """What is shown when its title is clicked."""
-    return f"<details{' open' if opened else ''}><summary>{visible_html(title)}</summary>{body}</details>"
-
-
-def _resource(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
-
 
 # Strategies and instruments that are drawn; tables have all.
 _DRAWN_STRATEGIES, _DRAWN_INSTRUMENTS = 3, 6

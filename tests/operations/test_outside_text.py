@@ -20,7 +20,7 @@ from orderbook.core.errors import Problems, SourceError, visible, visible_html
 from orderbook.monitor.alerts import Notes, WarningNotes
 from orderbook.operations.logs import JsonFormatter, PlainFormatter, TextFormatter
 from orderbook.operations.summary import feed_lines
-from orderbook.report.page import section, table, tiles
+from orderbook.report.parts import section, table, tiles
 from orderbook.run.display import LiveDisplay, PlainDisplay, QuietDisplay
 from orderbook.run.feed_runs import FeedReport
 

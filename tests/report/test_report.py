@@ -20,6 +20,7 @@ from orderbook.command_line import status_of
 from orderbook.core.errors import UserError
 from orderbook.jobs.job import Job, open_job
 from orderbook.market.synthetic_flow import synthetic_instruments
+from orderbook.report.accounts import closed_profits
 from orderbook.report.charts import (
     Series,
     chart,
@@ -32,7 +33,7 @@ from orderbook.report.charts import (
 )
 from orderbook.report.market import Mids, signal_returns
 from orderbook.report.page import write_report
-from orderbook.report.results import closed_profits, ratios, report_of
+from orderbook.report.results import ratios, report_of
 from orderbook.strategies.execution.venue_model import SimulationOptions, TradingOptions, VenueFees
 
 SECOND = 10**9

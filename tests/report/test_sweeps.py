@@ -24,9 +24,11 @@ from orderbook.configuration.configuration import load_configuration
 from orderbook.engine.distribution.stage_runner import Granularity
 from orderbook.jobs.job import open_job
 from orderbook.report import results
+from orderbook.report.accounts import merged
 from orderbook.report.backtest_result import BacktestResult
-from orderbook.report.page import body, page, tables, write_report
-from orderbook.report.results import _merged, report_of
+from orderbook.report.page import body, tables, write_report
+from orderbook.report.parts import page
+from orderbook.report.results import report_of
 from orderbook.report.sweeps import heat_maps, walk_forward
 
 FOLLOWER = "backtest_support:Follower"
@@ -207,4 +209,4 @@ def test_times_are_merged_as_the_union_of_both(sample_seed: int) -> None:
     for _ in range(200):
         times = np.unique(random.integers(0, 30, random.integers(0, 12)))
         more = np.sort(random.integers(-3, 33, random.integers(0, 12)))
-        assert _merged(times, more).tolist() == np.union1d(times, more).tolist()
+        assert merged(times, more).tolist() == np.union1d(times, more).tolist()

@@ -18,8 +18,9 @@ from orderbook.market.books import Books
 from orderbook.market.contract_terms import Terms
 from orderbook.market.events import Action, BookState, Side
 from orderbook.market.instruments import FINEST, Instrument, Instruments
+from orderbook.report.accounts import Contract, account_of, closed_profits, fills_of
 from orderbook.report.market import Mids
-from orderbook.report.results import REACH, Contract, account_of, attributed, closed_profits, fills_of
+from orderbook.report.results import REACH, attributed
 from orderbook.strategies.execution.account import (
     Execution,
     Ledger,

@@ -1,0 +1,166 @@
+"""What a strategy's account was worth at every moment, from its fills and the market's samples."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from orderbook.jobs.job import Job
+from orderbook.report.market import Instrument, Mids
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """An instrument over `times` (ns, int64[n]): position, mid and worth (cash less fees, and the position at
+    the mid), float64[n] in the relation's units."""
+
+    times: NDArray[np.int64]
+    position: NDArray[np.float64]
+    mid: NDArray[np.float64]
+    worth: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A strategy's holdings and, over `times`, their sum: equity and drawdown (from its highest until then,
+    at most 0) in the quote currency, or of an inverse contract the base."""
+
+    strategy: str
+    fills: pl.DataFrame
+    holdings: Mapping[Instrument, Holding]
+    times: NDArray[np.int64]
+    equity: NDArray[np.float64]
+    drawdown: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What profit of an instrument is counted in: a position gains with the worth of its price (see
+    `orderbook.strategies.execution.contract_money`), whose sizes are those of the contract."""
+
+    size: float = 1.0
+    inverse: bool = False
+
+    def worth(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The worth of prices, both [n]."""
+        if not self.inverse:
+            return prices * self.size
+        with np.errstate(divide="ignore"):
+            return -self.size / prices
+
+
+PLAIN = Contract()
+Contracts = Mapping[Instrument, Contract]
+
+
+def contracts_of(job: Job) -> Contracts:
+    """The contracts that a job's strategies traded, but those of one unit."""
+    return {(one.venue, one.symbol): Contract(float(one.size), one.inverse) for one in job.manifest.contracts}
+
+
+def _with_worth(fills: pl.DataFrame, contracts: Contracts) -> pl.DataFrame:
+    """Fills with the column `worth`, of their prices."""
+    worth = fills["price"].to_numpy().copy()
+    for (venue, symbol), one in contracts.items():
+        own = fills.select((pl.col("venue") == venue) & (pl.col("symbol") == symbol)).to_series().to_numpy()
+        worth[own] = one.worth(worth[own])
+    return fills.with_columns(worth=pl.Series(worth, dtype=pl.Float64))
+
+
+def fills_of(fills: pl.DataFrame, contracts: Contracts | None = None) -> pl.DataFrame:
+    """Fills as floats: time (ns), strategy, venue, symbol, order_id, change (below 0: sold), price, fee,
+    maker."""
+    sign = pl.when(pl.col("side") == "buy").then(1).otherwise(-1)
+    plain = fills.select(
+        pl.col("ts").dt.epoch("ns").alias("time"),
+        "strategy", "venue", "symbol", "partition_key", "order_id",
+        (pl.col("volume").cast(pl.Float64) * sign).alias("change"),
+        pl.col("price").cast(pl.Float64),
+        pl.col("fee").cast(pl.Float64),
+        (pl.col("liquidity") == "maker").alias("maker"),
+    )  # fmt: skip
+    return _with_worth(plain, contracts or {})
+
+
+def account_of(
+    strategy: str, fills: pl.DataFrame, mids: Mapping[Instrument, Mids], contracts: Contracts | None = None
+) -> Account:
+    """The account of a strategy; `fills` as of `fills_of`, its own or of all.
+
+    Where some of its instruments are inverse contracts, and others are not, or of another base, the sum
+    counts in the quote currency, what inverse ones earn at the mid of each time.
+    """
+    contracts = contracts or {}
+    own = fills.filter(pl.col("strategy") == strategy)
+    holdings: dict[Instrument, Holding] = {}
+    for (venue, symbol), of_one in own.group_by(["venue", "symbol"], maintain_order=True):
+        instrument = str(venue), str(symbol)
+        holdings[instrument] = _holding(of_one, mids.get(instrument), contracts.get(instrument, PLAIN))
+    seen = holdings.values() if holdings else mids.values()
+    times = np.empty(0, np.int64)
+    for one in seen:
+        times = one.times if not len(times) else merged(times, one.times)
+    equity = np.zeros(len(times))
+    coins = {
+        instrument[1].split("-")[0] if contracts.get(instrument, PLAIN).inverse else ""
+        for instrument in holdings
+    }
+    for instrument, one in holdings.items():
+        quoted = len(coins) > 1 and contracts.get(instrument, PLAIN).inverse
+        equity += _as_of(one, times, one.worth * np.nan_to_num(one.mid) if quoted else one.worth)
+    # An account begins with nothing, so that a first loss is one.
+    highest = np.maximum(np.maximum.accumulate(equity), 0) if len(equity) else equity
+    return Account(strategy, own, holdings, times, equity, equity - highest)
+
+
+def _holding(fills: pl.DataFrame, mids: Mids | None, contract: Contract) -> Holding:
+    filled = fills["time"].to_numpy()
+    market = np.empty(0, np.int64) if mids is None else mids.times
+    times = merged(market, filled)
+    done = np.searchsorted(filled, times, side="right")
+    change, price, worth, fee = (fills[name].to_numpy() for name in ("change", "price", "worth", "fee"))
+    position, cash = (
+        np.concatenate([[0.0], np.cumsum(amounts)])[done] for amounts in (change, -change * worth - fee)
+    )
+    # What rounding leaves of a position that was closed.
+    position[np.abs(position) < 1e-9] = 0
+    paid = np.concatenate([[np.nan], price])[done]
+    mid = paid if mids is None else mids.at(times)
+    mid = np.where(np.isnan(mid), paid, mid)
+    held = position * np.nan_to_num(contract.worth(mid))
+    return Holding(times, position, mid, cash + np.where(position == 0, 0, held))
+
+
+def closed_profits(fills: pl.DataFrame) -> list[float]:
+    """What each fill of an instrument that closed something earned by it, the oldest first, less its fee."""
+    held: deque[list[float]] = deque()
+    found = []
+    for change, price, fee in fills.select("change", "worth", "fee").iter_rows():
+        left, earned = change, 0.0
+        while held and abs(left) > 1e-12 and (held[0][0] > 0) is not (left > 0):
+            closed = min(abs(held[0][0]), abs(left)) * (1 if held[0][0] > 0 else -1)
+            earned += closed * (price - held[0][1])
+            held[0][0], left = held[0][0] - closed, left + closed
+            if abs(held[0][0]) <= 1e-12:
+                held.popleft()
+        if left != change:
+            found.append(earned - fee)
+        if abs(left) > 1e-12:
+            held.append([left, price])
+    return found
+
+
+def merged(times: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ascending times, each once, with more that ascend; `np.union1d` would sort or hash them all again."""
+    own = more[np.concatenate([[True], more[1:] != more[:-1]])] if len(more) else more
+    places = np.searchsorted(times, own)
+    new = np.append(times, -1).take(places) != own if len(times) else np.full(len(own), True)
+    return np.insert(times, places[new], own[new])
+
+
+def _as_of(holding: Holding, times: NDArray[np.int64], worth: NDArray[np.float64]) -> NDArray[np.float64]:
+    places = np.searchsorted(holding.times, times, side="right") - 1
+    return np.where(places >= 0, worth[np.maximum(places, 0)], 0.0)
