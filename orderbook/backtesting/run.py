@@ -447,11 +447,10 @@ def _shared(report: Report, tasks: int) -> Report:
 def _contracts(summaries: Iterable[StrategySummary]) -> tuple[ContractTraded, ...]:
     found = {
         (one.venue, one.symbol): ContractTraded(
-            one.venue, one.symbol, f"{one.size.normalize():f}", one.inverse
+            one.venue, one.symbol, f"{one.size.normalize():f}", one.inverse, one.currency
         )
         for summary in summaries
         for one in summary.positions
-        if one.inverse or one.size != 1
     }
     return tuple(found[key] for key in sorted(found))
 

@@ -87,13 +87,15 @@ class StreamProgress(msgspec.Struct, frozen=True):
 
 
 class ContractTraded(msgspec.Struct, frozen=True):
-    """An instrument whose profit is not price times volume: `size`, a number as text, is what one of the
-    volumes is; `inverse`: of the quote currency, while profit is in the base."""
+    """An instrument that strategies traded: `size`, a number as text, is what one of the volumes is;
+    `inverse`: of the quote currency, while profit is in the base. currency: of profit and fees, "" where it
+    is not known."""
 
     venue: str
     symbol: str
     size: str
     inverse: bool
+    currency: str = ""
 
 
 class Manifest(msgspec.Struct, frozen=True):

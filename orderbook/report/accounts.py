@@ -13,36 +13,14 @@ from orderbook.report.market import Instrument, Mids
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """An instrument over `times` (ns, int64[n]): position, mid and worth (cash less fees, and the position at
-    the mid), float64[n] in the relation's units."""
-
-    times: NDArray[np.int64]
-    position: NDArray[np.float64]
-    mid: NDArray[np.float64]
-    worth: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A strategy's holdings and, over `times`, their sum: equity and drawdown (from its highest until then,
-    at most 0) in the quote currency, or of an inverse contract the base."""
-
-    strategy: str
-    fills: pl.DataFrame
-    holdings: Mapping[Instrument, Holding]
-    times: NDArray[np.int64]
-    equity: NDArray[np.float64]
-    drawdown: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
 class Contract:
     """What profit of an instrument is counted in: a position gains with the worth of its price (see
-    `orderbook.strategies.execution.contract_money`), whose sizes are those of the contract."""
+    `orderbook.strategies.execution.contract_money`), whose sizes are those of the contract. currency: of its
+    profit and fees, "" where it is not known."""
 
     size: float = 1.0
     inverse: bool = False
+    currency: str = ""
 
     def worth(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
         """The worth of prices, both [n]."""
@@ -56,9 +34,39 @@ PLAIN = Contract()
 Contracts = Mapping[Instrument, Contract]
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """An instrument over `times` (ns, int64[n]): position, mid and worth (cash less fees, and the position at
+    the mid), float64[n] in the relation's units."""
+
+    times: NDArray[np.int64]
+    position: NDArray[np.float64]
+    mid: NDArray[np.float64]
+    worth: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A strategy's holdings and, over `times`, their sum: equity and drawdown (from its highest until then,
+    at most 0) in the quote currency, or of an inverse contract the base: `currency`, "" where it is not
+    known, or there are several. contracts: of each holding."""
+
+    strategy: str
+    fills: pl.DataFrame
+    holdings: Mapping[Instrument, Holding]
+    times: NDArray[np.int64]
+    equity: NDArray[np.float64]
+    drawdown: NDArray[np.float64]
+    currency: str
+    contracts: Contracts
+
+
 def contracts_of(job: Job) -> Contracts:
-    """The contracts that a job's strategies traded, but those of one unit."""
-    return {(one.venue, one.symbol): Contract(float(one.size), one.inverse) for one in job.manifest.contracts}
+    """The contracts that a job's strategies traded."""
+    return {
+        (one.venue, one.symbol): Contract(float(one.size), one.inverse, one.currency)
+        for one in job.manifest.contracts
+    }
 
 
 def _with_worth(fills: pl.DataFrame, contracts: Contracts) -> pl.DataFrame:
@@ -108,12 +116,17 @@ def account_of(
         instrument[1].split("-")[0] if contracts.get(instrument, PLAIN).inverse else ""
         for instrument in holdings
     }
+    currencies = set[str]()
     for instrument, one in holdings.items():
-        quoted = len(coins) > 1 and contracts.get(instrument, PLAIN).inverse
+        contract = contracts.get(instrument, PLAIN)
+        quoted = len(coins) > 1 and contract.inverse
+        currencies.add("".join(instrument[1].split("-")[1:2]) if quoted else contract.currency)
         equity += _as_of(one, times, one.worth * np.nan_to_num(one.mid) if quoted else one.worth)
+    held = {instrument: contracts.get(instrument, PLAIN) for instrument in holdings}
+    currency = currencies.pop() if len(currencies) == 1 else ""
     # An account begins with nothing, so that a first loss is one.
     highest = np.maximum(np.maximum.accumulate(equity), 0) if len(equity) else equity
-    return Account(strategy, own, holdings, times, equity, equity - highest)
+    return Account(strategy, own, holdings, times, equity, equity - highest, currency, held)
 
 
 def _holding(fills: pl.DataFrame, mids: Mids | None, contract: Contract) -> Holding:

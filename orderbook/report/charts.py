@@ -76,16 +76,31 @@ def time_texts(ticks: Sequence[int]) -> list[str]:
     return [_time_text(tick, step) for tick in ticks]
 
 
+def date_texts(ticks: Sequence[int]) -> list[str]:
+    """What stands below `time_texts`, where it begins and where it changes, else "": the date, or the year
+    below days."""
+    form = "%Y" if len(ticks) > 1 and (ticks[1] - ticks[0]) % _DAY == 0 else "%d %b %Y"
+    dates = [datetime.fromtimestamp(tick // _SECOND, UTC).strftime(form) for tick in ticks]
+    return [date if date != before else "" for before, date in zip(["", *dates], dates, strict=False)]
+
+
 def _time_text(time: int, step: int) -> str:
     moment, rest = datetime.fromtimestamp(time // _SECOND, UTC), time % _SECOND
     if step % _DAY == 0:
         return f"{moment:%d %b}"
-    if step % (60 * _SECOND) == 0:
+    if step % (300 * _SECOND) == 0:
         return f"{moment:%H:%M}"
     if step % _SECOND == 0:
         return f"{moment:%H:%M:%S}"
     digits = next(n for n in (1, 2, 3, 6, 9) if step % 10 ** (9 - n) == 0)
     return f"{moment:%H:%M:%S}.{rest:09d}"[: 9 + digits]
+
+
+def span_text(first: int, last: int) -> str:
+    """From when to when in UTC, the date once where it is one."""
+    start, end = moment_text(first), moment_text(last)
+    day, _, time = end.partition(" ")
+    return f"{start} to {time if start.startswith(day) else end} UTC"
 
 
 def moment_text(time: int) -> str:
@@ -107,6 +122,11 @@ def number_text(value: float | None, digits: int = 4) -> str:
     return ("0" if text in ("-0", "") else text).replace("-", _MINUS)
 
 
+def amount_text(value: float | None, currency: str) -> str:
+    """An amount with its currency, where that is known."""
+    return f"{number_text(value)} {currency}".rstrip()
+
+
 def duration_text(time: float | None) -> str:
     """A length of time, given in ns."""
     if time is None or math.isnan(time):
@@ -118,6 +138,8 @@ def duration_text(time: float | None) -> str:
 
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 76, 14, 10, 26
+# What dates below times take.
+_DATES = 14
 # Points of a line that are drawn, and of those that the pointer reads.
 _DRAWN, _READ = 800, 400
 
@@ -155,8 +177,9 @@ def chart(
     if not series:
         return '<p class="none">nothing to show</p>'
     x, y = _scales(series, height, zero)
+    whole = height + (_DATES if times and not labels else 0)
     parts = [
-        f'<div class="plot"><svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="'
+        f'<div class="plot"><svg class="chart" viewBox="0 0 {WIDTH} {whole}" role="img" aria-label="'
         f'{visible_html(", ".join(one.name for one in series))}"{_readable(series, x, times)}>',
         *_grid(x, y, height, times, labels),
         *(_drawn(one, x, y) for one in series),
@@ -193,11 +216,13 @@ def _grid(x: Scale, y: Scale, height: int, times: bool, labels: Sequence[str]) -
         kind = "zero" if abs(tick) < 1e-12 else "grid"
         yield f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
         yield f'<text class="tick" x="{LEFT - 8}" y="{at + 3.5:.1f}" text-anchor="end">{text}</text>'
+    dates: dict[float, str] = {}
     if labels:
         places, texts = [float(place) for place in range(len(labels))], list(labels)
     elif times:
         stamps = time_ticks(int(x.low), int(x.high), 10)
         places, texts = [float(t) for t in stamps], time_texts(stamps)
+        dates = dict(zip(places, date_texts(stamps), strict=True))
     else:
         places = number_ticks(x.low, x.high, 9)
         texts = tick_texts(places)
@@ -206,6 +231,9 @@ def _grid(x: Scale, y: Scale, height: int, times: bool, labels: Sequence[str]) -
         yield f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>'
         anchor = "end" if at > WIDTH - RIGHT - 24 else "middle"
         yield f'<text class="tick" x="{at:.1f}" y="{height - 9}" text-anchor="{anchor}">{text}</text>'
+        if date := dates.get(place):
+            below = height - 9 + _DATES
+            yield f'<text class="tick" x="{at:.1f}" y="{below}" text-anchor="{anchor}">{date}</text>'
 
 
 def _drawn(one: Series, x: Scale, y: Scale) -> str:

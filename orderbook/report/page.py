@@ -22,15 +22,17 @@ from orderbook.jobs.writers import DatasetWriter
 from orderbook.report.accounts import Account
 from orderbook.report.charts import (
     Series,
+    amount_text,
     chart,
     duration_text,
     heat_map,
     legend,
     moment_text,
     number_text,
+    span_text,
 )
 from orderbook.report.market import Instrument
-from orderbook.report.parts import folded, page, section, table, tiles
+from orderbook.report.parts import folded, money_head, money_table, page, section, table, tiles
 from orderbook.report.results import (
     REACH,
     SHARPE_DAYS,
@@ -79,7 +81,7 @@ def _header(report: Report) -> str:
     when = "no market data"
     if times:
         first, last = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
-        when = f"{moment_text(first)} to {moment_text(last)} UTC, {duration_text(last - first)}"
+        when = f"{span_text(first, last)}, {duration_text(last - first)}"
     names = ", ".join(dict.fromkeys(name.rpartition(":")[2] for name in report.strategies))
     if manifest.swept:
         names += f", {len(report.strategies):,} combinations of {' and '.join(manifest.swept)}"
@@ -96,12 +98,13 @@ def _compared(report: Report, ranked: Sequence[str]) -> str:
         Series(name, report.accounts[name].times, report.accounts[name].equity, "step", colour)
         for name, colour in zip(ranked, _COLOURS, strict=False)
     ]
-    heads: Sequence[str] = ["strategy", *_HEADS]
-    rows = [[name, *_row(report.statistics[name][0])] for name in ranked]
     if report.job.manifest.swept:
-        heads, rows = combinations_rows(report)
+        compared = table(*combinations_rows(report))
+    else:
+        whole = [report.statistics[name][0] for name in ranked]
+        compared = _numbers_table("strategy", [(one.strategy, one) for one in whole])
     note = f"By profit, the best first; the equity of the best three. {luck_text(len(ranked))}."
-    return section("All strategies", legend(lines), chart(lines), table(heads, rows), note=note)
+    return section("All strategies", legend(lines), chart(lines), compared, note=note)
 
 
 def _swept(report: Report) -> Iterator[str]:
@@ -143,6 +146,13 @@ _HEADS = (
 )  # fmt: skip
 
 
+_MONEY = frozenset(("profit", "fees", "turnover", "max drawdown", "spread", "adverse", "inventory"))
+
+
+def _numbers_table(first: str, rows: Sequence[tuple[str, Statistics]]) -> str:
+    return money_table(first, _HEADS, _MONEY, [(name, one.currency, _row(one)) for name, one in rows])
+
+
 def _row(one: Statistics) -> list[str]:
     return [
         number_text(one.profit), number_text(one.fees), number_text(one.turnover),
@@ -164,29 +174,39 @@ def _strategy(report: Report, name: str) -> Iterator[str]:
     equity = Series("equity", account.times, account.equity, "step", "one")
     drawdown = Series("drawdown", account.times, account.drawdown, "area", "down")
     yield section(
-        "Equity and drawdown", chart([equity], 260, zero=True), chart([drawdown], 120),
-        note="Cash less fees, and positions at the mid, in the quote currency; below it, what has been lost "
+        money_head("Equity and drawdown", account.currency),
+        chart([equity], 260, zero=True), chart([drawdown], 120),
+        note=f"Cash less fees, and positions at the mid{_counted(account)}; below it, what has been lost "
         "since the highest.",
     )  # fmt: skip
     yield from _instruments(report, name)
     if len(numbers) > 1:
-        rows = [[f"{one.venue} {one.symbol}", *_row(one)] for one in numbers[1:]]
-        yield section("By instrument", table(["instrument", *_HEADS], rows))
+        rows = [(f"{one.venue} {one.symbol}", one) for one in numbers[1:]]
+        yield section("By instrument", _numbers_table("instrument", rows))
     yield from _attribution(report, name)
     yield from _fills(report, name)
     yield from _times(report, name)
 
 
+def _counted(account: Account) -> str:
+    """What an account that is in no single currency is counted in."""
+    known = any(one.currency for one in account.contracts.values())
+    return "" if account.currency or not known else ", of several currencies, added as they are"
+
+
 def _headline(one: Statistics) -> Iterator[tuple[str, str, str, str]]:
+    def money(name: str) -> str:
+        return money_head(name, one.currency)
+
     steady = f"t-value {number_text(one.steadiness, 3)}, by {duration_text(one.step)}"
-    yield "Profit", number_text(one.profit), f"after fees {number_text(one.fees)}", _sign(one.profit)
+    yield money("Profit"), number_text(one.profit), f"after fees {number_text(one.fees)}", _sign(one.profit)
     short = f"under {SHARPE_DAYS} days, not annualised; "
     if one.sharpe is not None:
         short = f"Sortino {number_text(one.sortino, 3)}; "
     yield "Sharpe", number_text(one.sharpe, 3), "too few changes" if one.step is None else short + steady, ""
-    yield "Max drawdown", number_text(one.max_drawdown), "from the highest", ""
+    yield money("Max drawdown"), number_text(one.max_drawdown), "from the highest", ""
     yield "Hit rate", _percent(one.hits), f"of {one.trades:,} closing fills", ""
-    yield "Turnover", number_text(one.turnover), f"margin {number_text(one.margin, 3)} bps", ""
+    yield money("Turnover"), number_text(one.turnover), f"margin {number_text(one.margin, 3)} bps", ""
     maker = "" if one.maker is None else f", {_percent(one.maker)} maker"
     yield "Fills", f"{one.fills:,}", f"{one.orders:,} order{'' if one.orders == 1 else 's'}{maker}", ""
     refused = f"{one.refused:,} orders refused" if one.refused else "no order refused"
@@ -213,7 +233,7 @@ def _instruments(report: Report, name: str) -> Iterator[str]:
         position = Series("position", held.times, held.position, "step", "two")
         drawn = legend([*lines, position]) + chart(lines, 240) + chart([position], 110, zero=True)
         count = f"{one.fills:,} fill{'' if one.fills == 1 else 's'}"
-        title = f"{one.venue} {one.symbol}: {count}, profit {number_text(one.profit)}"
+        title = f"{one.venue} {one.symbol}: {count}, profit {amount_text(one.profit, one.currency)}"
         alone = len(by_turnover) == 1
         parts.append(f"<h3>{visible_html(title)}</h3>{drawn}" if alone else folded(title, drawn, place == 0))
     if parts:
@@ -225,15 +245,20 @@ def _instruments(report: Report, name: str) -> Iterator[str]:
 def _attribution(report: Report, name: str) -> Iterator[str]:
     own = report.attribution.filter(pl.col("strategy") == name)
     columns = ("profit", "spread", "adverse", "inventory", "fees")
+    currencies = {(one.venue, one.symbol): one.currency for one in report.statistics[name]}
     rows = [
-        [f"{row['venue']} {row['symbol']}", *(number_text(row[c]) for c in columns)]
+        (
+            f"{row['venue']} {row['symbol']}", currencies[row["venue"], row["symbol"]],
+            [number_text(row[c]) for c in columns],
+        )
         for row in own.iter_rows(named=True)
-    ]
+    ]  # fmt: skip
     if len(rows) > 1:
-        rows.insert(0, ["all", *(number_text(float(own[c].sum())) for c in columns)])
+        whole = [number_text(float(own[c].sum())) for c in columns]
+        rows.insert(0, ("all", currencies[None, None], whole))
     if rows:
         yield section(
-            "Where the profit came from", table(["instrument", *columns], rows),
+            "Where the profit came from", money_table("instrument", columns, _MONEY, rows),
             note="Profit is spread (fills against the mid just after them), what the mid did within "
             f"{duration_text(REACH)} of them (adverse below 0), what it did later (inventory), less fees.",
         )  # fmt: skip

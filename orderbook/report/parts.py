@@ -1,6 +1,6 @@
 """Parts of a report's page as HTML: the page itself, sections, headline numbers, tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from importlib import resources
 
 from orderbook.core.errors import visible_html
@@ -43,6 +43,23 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -
         for row in rows
     )
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def money_table(
+    first: str, heads: Sequence[str], money: Container[str], rows: Sequence[tuple[str, str, Sequence[str]]]
+) -> str:
+    """A table of (name, currency, cells): heads that are in `money` name the currency that all rows have,
+    else each row does."""
+    currencies = {currency for _, currency, _ in rows}
+    if len(currencies) == 1:
+        shared = [money_head(head, *currencies) if head in money else head for head in heads]
+        return table([first, *shared], [[name, *cells] for name, _, cells in rows])
+    return table([first, "currency", *heads], [[name, own, *cells] for name, own, cells in rows], 2)
+
+
+def money_head(name: str, currency: str) -> str:
+    """What an amount is of, and in which currency, where that is known."""
+    return f"{name}, {currency}" if currency else name
 
 
 def folded(title: str, body: str, opened: bool = False) -> str:

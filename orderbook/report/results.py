@@ -55,7 +55,8 @@ class Statistics:
     """What a strategy did with an instrument, or (venue and symbol None) with all.
 
     profit: at the mid at the end, after `fees`; gross of them `profit + fees`. turnover: sum of what the
-    fills were worth; all in the quote currency, of inverse contracts in the base. trades: fills that closed
+    fills were worth; all in `currency`, the quote's, of inverse contracts the base, "" where it is not known,
+    or there are several. trades: fills that closed
     something, of which `hits` (a share) earned after their own fee, the oldest first. steadiness: of the
     changes of equity every `step` ns, their mean over its standard error (a t-value); None where they are
     fewer than 30 or do not vary. sharpe: their mean over their deviation, scaled to a year of 365 days; None
@@ -67,6 +68,7 @@ class Statistics:
     strategy: str
     venue: str | None
     symbol: str | None
+    currency: str
     profit: float
     fees: float
     turnover: float
@@ -98,6 +100,7 @@ def statistics_of(account: Account, orders: pl.DataFrame) -> list[Statistics]:
         found.append(
             _numbers(account.strategy, venue, symbol, one.times, one.worth, lost, fills, placed)
             | {
+                "currency": account.contracts[venue, symbol].currency,
                 "position": float(one.position[-1]),
                 "max_position": float(np.abs(one.position).max()),
                 "invested": _share(one.times, one.position != 0),
@@ -111,6 +114,7 @@ def statistics_of(account: Account, orders: pl.DataFrame) -> list[Statistics]:
         account.strategy, None, None, account.times, account.equity, account.drawdown, account.fills, own
     )
     whole |= {
+        "currency": account.currency,
         "trades": sum(one["trades"] for one in found),
         "hits": _mean([one["hits"] for one in found], [one["trades"] for one in found]),
         "position": sum(one["position"] for one in found),

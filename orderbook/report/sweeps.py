@@ -16,6 +16,7 @@ import polars as pl
 from rich.table import Table
 
 from orderbook.report.charts import number_text
+from orderbook.report.parts import money_head
 from orderbook.report.results import Report, statistics_frame
 
 _EULER = 0.5772156649
@@ -38,6 +39,7 @@ _RESULTS = {
     "profit": "profit", "fees": "fees", "fills": "fills", "trades": "trades", "hits": "hit rate",
     "max_drawdown": "max drawdown", "sharpe": "Sharpe", "steadiness": "t-value", "margin": "margin, bps",
 }  # fmt: skip
+_MONEY = frozenset(("profit", "fees", "max_drawdown"))
 
 
 def combinations_of(report: Report) -> pl.DataFrame:
@@ -81,7 +83,10 @@ def combinations_rows(report: Report) -> tuple[Sequence[str], list[list[str]]]:
     """The heads and cells of a table of the combinations, as texts, the most profitable first."""
     several = len({name.partition(":")[2] for name in report.strategies}) > 1
     swept = report.job.manifest.swept
-    heads = ["", *(["class"] if several else []), *swept, *_RESULTS.values()]
+    currencies = {report.statistics[name][0].currency for name in report.strategies}
+    shared = currencies.pop() if len(currencies) == 1 else ""
+    results = [money_head(head, shared) if key in _MONEY else head for key, head in _RESULTS.items()]
+    heads = ["", *(["class"] if several else []), *swept, *results]
     return heads, list(_rows(report, several))
 
 

@@ -24,9 +24,11 @@ from orderbook.report.accounts import closed_profits
 from orderbook.report.charts import (
     Series,
     chart,
+    date_texts,
     duration_text,
     number_text,
     number_ticks,
+    span_text,
     thinned,
     time_texts,
     time_ticks,
@@ -59,6 +61,7 @@ def test_profit_and_positions_are_those_of_the_exchange(made: tuple[Job, Outcome
     job, outcome = made
     (summary,) = outcome.summaries
     whole, *own = report_of(job).statistics["Follower"]
+    assert {one.currency for one in (whole, *own)} == {"USD"} == {p.currency for p in summary.positions}
     assert whole.fees == pytest.approx(float(sum(p.fees for p in summary.positions))) and whole.fees
     assert summary.profit and whole.profit == pytest.approx(float(summary.profit))
     assert (whole.fills, whole.orders, whole.refused) == (summary.fills, summary.orders, summary.refused)
@@ -136,7 +139,14 @@ def test_the_report_is_written_and_again_the_same(
     # A table that is as before keeps its file.
     assert len(list(folder.glob("tables/statistics/*.parquet"))) == 1
     assert not re.search(r"""(src|href)=|@import|https?://|url\(""", first)
-    for said in ("Follower", "Equity and drawdown", "By instrument", "How long orders", "Signal seen.volume"):
+    for said in (
+        "Follower",
+        "Equity and drawdown",
+        "By instrument",
+        "How long orders",
+        "Signal seen.volume",
+        "Profit, USD",
+    ):
         assert said in first
     job = open_job(folder)
     equity = job.sql("SELECT equity, drawdown FROM equity ORDER BY time")
@@ -207,6 +217,16 @@ def test_charts_keep_extremes_and_say_round_numbers() -> None:
     assert number_ticks(0, 0.085, 5) == pytest.approx([0, 0.02, 0.04, 0.06, 0.08])
     ticks = time_ticks(0, 90 * SECOND, 8)
     assert time_texts(ticks)[:2] == ["00:00:00", "00:00:15"]
+    assert date_texts(ticks) == ["01 Jan 1970", *[""] * 6]
+    days = 86_400 * SECOND
+    year = time_ticks(364 * days, 367 * days, 4)
+    assert time_texts(year) == ["31 Dec", "01 Jan", "02 Jan", "03 Jan"]
+    assert date_texts(year) == ["1970", "1971", "", ""]
+    late = time_ticks(days - 7_200 * SECOND, days + 3_600 * SECOND, 4)
+    assert time_texts(late) == ["22:00", "23:00", "00:00", "01:00"]
+    assert date_texts(late) == ["01 Jan 1970", "", "02 Jan 1970", ""]
+    assert span_text(0, 90 * SECOND) == "1970-01-01 00:00:00 to 00:01:30 UTC"
+    assert span_text(0, days) == "1970-01-01 00:00:00 to 1970-01-02 00:00:00 UTC"
     numbers = [number_text(value) for value in (-1234.5678, None, 0.00012345, 0)]
     assert numbers == ["\N{MINUS SIGN}1,235", "\N{EN DASH}", "0.0001234", "0"]
     lengths = [duration_text(time) for time in (0, 1_500, 2_500_000, 90 * SECOND)]

@@ -218,16 +218,19 @@ def test_a_report_counts_inverse_contracts_as_the_ledger_does() -> None:
     })  # fmt: skip
     mids = {("V", "AAA-USD"): Mids(np.array([1, 4]), np.array([100.0, 80.0])),
             ("V", "BBB-USD"): Mids(np.array([1, 4]), np.array([10.0, 12.0]))}  # fmt: skip
-    coin = {("V", "AAA-USD"): Contract(100, inverse=True)}
+    coin = {("V", "AAA-USD"): Contract(100, inverse=True, currency="AAA"),
+            ("V", "BBB-USD"): Contract(currency="USD")}  # fmt: skip
     of_one = fills_of(fills.filter(pl.col("symbol") == "AAA-USD"), coin)
     expected = 500 / 100 - 200 / 125 - 300 / 80
     account = account_of("S", of_one, mids, coin)
-    assert account.equity[-1] == pytest.approx(expected)
+    assert account.equity[-1] == pytest.approx(expected) and account.currency == "AAA"
     assert sum(closed_profits(account.fills)) == pytest.approx(expected)
     (own,) = attributed(account, mids, [REACH], coin).to_dicts()
     assert own["profit"] == pytest.approx(expected)
     both = account_of("S", fills_of(fills, coin), mids, coin)
-    assert both.equity[-1] == pytest.approx(expected * 80 + 6)
+    assert both.equity[-1] == pytest.approx(expected * 80 + 6) and both.currency == "USD"
+    mixed = account_of("S", fills_of(fills, coin), mids, {**coin, ("V", "BBB-USD"): Contract(currency="EUR")})
+    assert mixed.currency == ""
     half = {("V", "AAA-USD"): Contract(0.5)}
     assert account_of("S", fills_of(fills, half), mids, half).equity[-1] == pytest.approx(-0.5 * 10 + 6)
 
