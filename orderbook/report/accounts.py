@@ -37,19 +37,29 @@ Contracts = Mapping[Instrument, Contract]
 @dataclass(frozen=True, slots=True)
 class Holding:
     """An instrument over `times` (ns, int64[n]): position, mid and worth (cash less fees, and the position at
-    the mid), float64[n] in the relation's units."""
+    the mid), float64[n] in the relation's units.
+
+    exposure: the value of the position at the mid, below 0 of one that is short. kept: what the largest
+    position, long, would have gained since the first mid, at the mid and without fees; both float64[n].
+    """
 
     times: NDArray[np.int64]
     position: NDArray[np.float64]
     mid: NDArray[np.float64]
     worth: NDArray[np.float64]
+    exposure: NDArray[np.float64]
+    kept: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """A strategy's holdings and, over `times`, their sum: equity and drawdown (from its highest until then,
     at most 0) in the quote currency, or of an inverse contract the base: `currency`, "" where it is not
-    known, or there are several. contracts: of each holding."""
+    known, or there are several. contracts: of each holding.
+
+    net, gross: the sum of exposures, as they are and without their signs; benchmark: of what was `kept`, a
+    buy and hold with the largest position of each instrument; all float64[n].
+    """
 
     strategy: str
     fills: pl.DataFrame
@@ -59,6 +69,9 @@ class Account:
     drawdown: NDArray[np.float64]
     currency: str
     contracts: Contracts
+    net: NDArray[np.float64]
+    gross: NDArray[np.float64]
+    benchmark: NDArray[np.float64]
 
 
 def contracts_of(job: Job) -> Contracts:
@@ -111,7 +124,7 @@ def account_of(
     times = np.empty(0, np.int64)
     for one in seen:
         times = one.times if not len(times) else merged(times, one.times)
-    equity = np.zeros(len(times))
+    equity, net, gross, benchmark = (np.zeros(len(times)) for _ in range(4))
     coins = {
         instrument[1].split("-")[0] if contracts.get(instrument, PLAIN).inverse else ""
         for instrument in holdings
@@ -121,12 +134,18 @@ def account_of(
         contract = contracts.get(instrument, PLAIN)
         quoted = len(coins) > 1 and contract.inverse
         currencies.add("".join(instrument[1].split("-")[1:2]) if quoted else contract.currency)
-        equity += _as_of(one, times, one.worth * np.nan_to_num(one.mid) if quoted else one.worth)
+        price = np.nan_to_num(one.mid) if quoted else 1.0
+        equity += _as_of(one, times, one.worth * price)
+        net += _as_of(one, times, one.exposure * price)
+        gross += _as_of(one, times, np.abs(one.exposure) * price)
+        benchmark += _as_of(one, times, one.kept * price)
     held = {instrument: contracts.get(instrument, PLAIN) for instrument in holdings}
     currency = currencies.pop() if len(currencies) == 1 else ""
     # An account begins with nothing, so that a first loss is one.
     highest = np.maximum(np.maximum.accumulate(equity), 0) if len(equity) else equity
-    return Account(strategy, own, holdings, times, equity, equity - highest, currency, held)
+    return Account(
+        strategy, own, holdings, times, equity, equity - highest, currency, held, net, gross, benchmark
+    )
 
 
 def _holding(fills: pl.DataFrame, mids: Mids | None, contract: Contract) -> Holding:
@@ -143,8 +162,12 @@ def _holding(fills: pl.DataFrame, mids: Mids | None, contract: Contract) -> Hold
     paid = np.concatenate([[np.nan], price])[done]
     mid = paid if mids is None else mids.at(times)
     mid = np.where(np.isnan(mid), paid, mid)
-    held = position * np.nan_to_num(contract.worth(mid))
-    return Holding(times, position, mid, cash + np.where(position == 0, 0, held))
+    value = contract.worth(mid)
+    held, known = position * np.nan_to_num(value), np.flatnonzero(~np.isnan(value))
+    largest = float(np.abs(position).max())
+    kept = np.nan_to_num(largest * (value - value[known[0]])) if len(known) else np.zeros(len(times))
+    exposure = position * np.abs(np.nan_to_num(value))
+    return Holding(times, position, mid, cash + np.where(position == 0, 0, held), exposure, kept)
 
 
 def closed_profits(fills: pl.DataFrame) -> list[float]:

@@ -19,6 +19,7 @@ from orderbook.jobs.datasets import Dataset, table_dataset
 from orderbook.jobs.folder import BASELINES, put, remove_unlisted, write_manifest
 from orderbook.jobs.job import open_job
 from orderbook.jobs.writers import DatasetWriter
+from orderbook.report.account_sections import account_sections
 from orderbook.report.accounts import Account
 from orderbook.report.charts import (
     Series,
@@ -170,15 +171,8 @@ def _strategy(report: Report, name: str) -> Iterator[str]:
         said = _said({key: chosen[key] for key in report.job.manifest.swept})
         what = f"The best, {name}" if said else name
         yield f'<header class="part"><h1>{visible_html(what)}</h1><p>{visible_html(said)}</p></header>'
-    yield tiles(_headline(whole))
-    equity = Series("equity", account.times, account.equity, "step", "one")
-    drawdown = Series("drawdown", account.times, account.drawdown, "area", "down")
-    yield section(
-        money_head("Equity and drawdown", account.currency),
-        chart([equity], 260, zero=True), chart([drawdown], 120),
-        note=f"Cash less fees, and positions at the mid{_counted(account)}; below it, what has been lost "
-        "since the highest.",
-    )  # fmt: skip
+    yield tiles(_headline(whole, account))
+    yield from account_sections(account)
     yield from _instruments(report, name)
     if len(numbers) > 1:
         rows = [(f"{one.venue} {one.symbol}", one) for one in numbers[1:]]
@@ -188,18 +182,14 @@ def _strategy(report: Report, name: str) -> Iterator[str]:
     yield from _times(report, name)
 
 
-def _counted(account: Account) -> str:
-    """What an account that is in no single currency is counted in."""
-    known = any(one.currency for one in account.contracts.values())
-    return "" if account.currency or not known else ", of several currencies, added as they are"
-
-
-def _headline(one: Statistics) -> Iterator[tuple[str, str, str, str]]:
+def _headline(one: Statistics, account: Account) -> Iterator[tuple[str, str, str, str]]:
     def money(name: str) -> str:
         return money_head(name, one.currency)
 
     steady = f"t-value {number_text(one.steadiness, 3)}, by {duration_text(one.step)}"
-    yield money("Profit"), number_text(one.profit), f"after fees {number_text(one.fees)}", _sign(one.profit)
+    beside = number_text(float(account.benchmark[-1])) if one.fills else ""
+    fees = f"after fees {number_text(one.fees)}" + (f"; buy and hold {beside}" if beside else "")
+    yield money("Profit"), number_text(one.profit), fees, _sign(one.profit)
     short = f"under {SHARPE_DAYS} days, not annualised; "
     if one.sharpe is not None:
         short = f"Sortino {number_text(one.sortino, 3)}; "
@@ -208,9 +198,11 @@ def _headline(one: Statistics) -> Iterator[tuple[str, str, str, str]]:
     yield "Hit rate", _percent(one.hits), f"of {one.trades:,} closing fills", ""
     yield money("Turnover"), number_text(one.turnover), f"margin {number_text(one.margin, 3)} bps", ""
     maker = "" if one.maker is None else f", {_percent(one.maker)} maker"
-    yield "Fills", f"{one.fills:,}", f"{one.orders:,} order{'' if one.orders == 1 else 's'}{maker}", ""
-    refused = f"{one.refused:,} orders refused" if one.refused else "no order refused"
-    yield "Invested", _percent(one.invested), refused, ""
+    refused = f", {one.refused:,} refused" if one.refused else ""
+    orders = f"{one.orders:,} order{'' if one.orders == 1 else 's'}{refused}{maker}"
+    yield "Fills", f"{one.fills:,}", orders, ""
+    most = f"of {amount_text(float(account.gross.max(initial=0.0)), one.currency)} at most"
+    yield "Invested", _percent(one.invested), most if one.fills else "", ""
 
 
 def _instruments(report: Report, name: str) -> Iterator[str]:
@@ -510,6 +502,7 @@ def _equity(account: Account) -> pl.DataFrame:
         "equity": account.equity,
         "drawdown": account.drawdown,
         "turnover": np.concatenate([[0.0], np.cumsum(values)])[done],
+        "net_exposure": account.net, "gross_exposure": account.gross, "benchmark": account.benchmark,
     })  # fmt: skip
 
 
