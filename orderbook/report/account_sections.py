@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from orderbook.report.accounts import Account
-from orderbook.report.charts import Series, chart, legend, number_text
+from orderbook.report.charts import Series, chart, duration_text, legend, number_text
 from orderbook.report.parts import money_head, section
+from orderbook.report.ratios import SHARPE_DAYS, rolling_sharpe
 
 
 def account_sections(account: Account) -> Iterator[str]:
-    """Equity beside its benchmark with the drawdown, and exposure."""
+    """Equity beside its benchmark with the drawdown, exposure, and the Sharpe ratio, all over time."""
     equity = [
         Series("equity", account.times, account.equity, "step", "one"),
         Series("buy and hold", account.times, account.benchmark, "step", "soft"),
@@ -24,11 +25,28 @@ def account_sections(account: Account) -> Iterator[str]:
     if not account.holdings:
         return
     exposure = [Series("net", account.times, account.net, "step", "two")]
+    note = "The value of positions at the mid, below 0 of those that are short"
     if len(account.holdings) > 1:
+        note += "; gross: without signs"
         exposure.append(Series("gross", account.times, account.gross, "step", "soft"))
     yield section(
         money_head("Exposure", account.currency), legend(exposure), chart(exposure, 160, zero=True),
-        note="The value of positions at the mid, below 0 of those that are short; gross: without signs.",
+        note=f"{note}.",
+    )  # fmt: skip
+    yield from _sharpe(account)
+
+
+def _sharpe(account: Account) -> Iterator[str]:
+    found = rolling_sharpe(account.times, account.equity)
+    if found is None or not len(found.times):
+        return
+    scale = "scaled to a year of 365 days" if found.yearly else f"not annualised under {SHARPE_DAYS} days"
+    line = Series("Sharpe", found.times, found.values, "line", "three")
+    yield section(
+        "Rolling Sharpe", chart([line], 160, zero=True),
+        note=f"Of the last {found.changes} changes of equity, each over {duration_text(found.step)}, the "
+        f"mean over the deviation, {scale}. Where nothing is earned its standard error is "
+        f"{number_text(found.error, 2)}.",
     )  # fmt: skip
 
 

@@ -34,9 +34,9 @@ from orderbook.report.charts import (
 )
 from orderbook.report.market import Instrument
 from orderbook.report.parts import folded, money_head, money_table, page, section, table, tiles
+from orderbook.report.ratios import SHARPE_DAYS, rolling_sharpe
 from orderbook.report.results import (
     REACH,
-    SHARPE_DAYS,
     Report,
     Statistics,
     report_of,
@@ -483,6 +483,7 @@ def tables(report: Report) -> dict[str, pl.DataFrame]:
         "statistics": statistics_frame([one for own in report.statistics.values() for one in own]),
         "equity": pl.concat([_equity(account) for account in accounts]),
         "positions": pl.concat([_no_positions(), *positions]),
+        "rolling_sharpe": pl.concat([_sharpe(account) for account in accounts]),
         "signal_returns": report.signals,
         "signal_spreads": report.spreads,
         "signal_ics": report.ics,
@@ -503,6 +504,19 @@ def _equity(account: Account) -> pl.DataFrame:
         "drawdown": account.drawdown,
         "turnover": np.concatenate([[0.0], np.cumsum(values)])[done],
         "net_exposure": account.net, "gross_exposure": account.gross, "benchmark": account.benchmark,
+    })  # fmt: skip
+
+
+def _sharpe(account: Account) -> pl.DataFrame:
+    found = rolling_sharpe(account.times, account.equity)
+    times, values = np.empty(0, np.int64), np.empty(0)
+    if found is not None:
+        times, values = found.times, found.values
+    return pl.DataFrame({
+        "strategy": pl.Series([account.strategy] * len(times), dtype=pl.String),
+        "time": pl.Series(times, dtype=pl.Int64).cast(_TIME),
+        "sharpe": pl.Series(values, dtype=pl.Float64),
+        "yearly": pl.Series([found is not None and found.yearly] * len(times), dtype=pl.Boolean),
     })  # fmt: skip
 
 

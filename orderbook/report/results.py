@@ -36,18 +36,9 @@ from orderbook.report.market import (
     signal_ics,
     signals_compared,
 )
+from orderbook.report.ratios import ratios
 
-_SECOND = 10**9
-_HOUR = 3_600 * _SECOND
-_DAY = 24 * _HOUR
-_YEAR = 365 * _DAY
-_STEPS = tuple(
-    step * _SECOND // 1_000
-    for step in (1, 10, 100, 1_000, 10_000, 60_000, 300_000, 1_800_000, 3_600_000, 14_400_000, 86_400_000)
-)
-# Changes of equity that a t-value is made of, at least; days that a Sharpe ratio is.
-_CHANGES = 30
-SHARPE_DAYS = 20
+_DAY = 86_400 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,33 +149,6 @@ def _numbers(
         "maker": float(fills["maker"].mean()) if len(fills) else None,  # type: ignore[arg-type]
         "trades": len(closed), "hits": float(np.mean([p > 0 for p in closed])) if closed else None,
     }  # fmt: skip
-
-
-def ratios(
-    times: NDArray[np.int64], equity: NDArray[np.float64]
-) -> tuple[float | None, float | None, float | None, int | None]:
-    """`sharpe`, `sortino` and `steadiness` by the longest step that gives 30 changes of equity at least, and
-    that step; times (ns) and equity are [n].
-
-    The standard error of a year's Sharpe ratio is 1 / sqrt(years), or more: 4.3 of 20 days. Source: Lo, "The
-    statistics of Sharpe ratios", Financial Analysts Journal 58 (2002).
-    """
-    span = int(times[-1] - times[0]) if len(times) else 0
-    step = max((step for step in _STEPS if span // step >= _CHANGES), default=None)
-    if step is None:
-        return None, None, None, None
-    grid = np.arange(times[0], times[-1] + 1, step)
-    changes = np.diff(equity[np.searchsorted(times, grid, side="right") - 1])
-    deviation = float(np.std(changes, ddof=1))
-    if deviation == 0:
-        return None, None, None, step
-    ratio = float(np.mean(changes)) / deviation
-    losses = float(np.mean(np.minimum(changes, 0) ** 2)) ** 0.5
-    sharpe = sortino = None
-    if span >= SHARPE_DAYS * _DAY:
-        yearly = (_YEAR / step) ** 0.5
-        sharpe, sortino = ratio * yearly, float(np.mean(changes)) / losses * yearly if losses else None
-    return sharpe, sortino, ratio * len(changes) ** 0.5, step
 
 
 # How long after a fill what the mid did is its own, ns.

@@ -1,6 +1,8 @@
 """What accounts were over time, against plain Python that goes through fills and mids one by one."""
 
+import statistics
 from bisect import bisect_right
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ from samples import examples
 
 from orderbook.report.accounts import Account, Contract, Contracts, account_of, fills_of
 from orderbook.report.market import Mids
+from orderbook.report.ratios import rolling_sharpe
 
 INSTRUMENTS = (("V", "AAA-USD"), ("V", "BBB-USD"), ("W", "CCC-USD-PERP"))
 CONTRACTS: Contracts = {
@@ -130,3 +133,35 @@ def test_exposure_and_benchmark_at_every_time(case: Case) -> None:
         found = [float(own[place]) for own in (account.net, account.gross, account.benchmark, account.equity)]
         assert found == pytest.approx([net, gross, kept, equity], abs=1e-7)
     assert account.currency == ("CCC" if traded == [INSTRUMENTS[2]] else "USD")
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**6), st.integers(-3, 3)), min_size=2, max_size=120),
+    st.sampled_from([1, 1_000, 10**6, 86_400 * 10**5]),
+)
+@examples(80)
+def test_the_sharpe_ratio_of_each_30_changes(moves: list[tuple[int, int]], scale: int) -> None:
+    times, equity = [7], [0.0]
+    for gap, move in moves:
+        times.append(times[-1] + gap * scale)
+        equity.append(equity[-1] + move / 4)
+    found = rolling_sharpe(np.array(times, np.int64), np.array(equity))
+    seconds = (0.001, 0.01, 0.1, 1, 10, 60, 300, 1_800, 3_600, 14_400, 86_400)
+    steps = [round(one * 1e9) for one in seconds if (times[-1] - times[0]) // round(one * 1e9) >= 60]
+    if not steps:
+        assert found is None
+        return
+    assert found is not None and found.step == steps[-1] and found.changes == 30
+    count = (times[-1] - times[0]) // found.step
+    values = [equity[bisect_right(times, times[0] + n * found.step) - 1] for n in range(count + 1)]
+    changes = [later - before for before, later in pairwise(values)]
+    expected = []
+    for last in range(30, len(changes) + 1):
+        own = changes[last - 30 : last]
+        if len(set(own)) > 1:
+            ratio = statistics.mean(own) / statistics.stdev(own)
+            year = (365 * 86_400e9 / found.step) ** 0.5 if found.step == 86_400 * 10**9 else 1.0
+            expected.append((times[0] + last * found.step, ratio * year))
+    assert found.times.tolist() == [time for time, _ in expected]
+    assert found.values.tolist() == pytest.approx([value for _, value in expected], abs=1e-9)
+    assert found.yearly is (found.step == 86_400 * 10**9)

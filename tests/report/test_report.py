@@ -35,7 +35,8 @@ from orderbook.report.charts import (
 )
 from orderbook.report.market import Mids, signal_returns
 from orderbook.report.page import write_report
-from orderbook.report.results import ratios, report_of
+from orderbook.report.ratios import ratios
+from orderbook.report.results import report_of
 from orderbook.strategies.execution.venue_model import SimulationOptions, TradingOptions, VenueFees
 
 SECOND = 10**9
