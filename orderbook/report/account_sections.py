@@ -2,14 +2,25 @@
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from orderbook.report.accounts import Account
-from orderbook.report.charts import Series, chart, duration_text, legend, number_text
-from orderbook.report.parts import money_head, section
+from orderbook.report.charts import (
+    Series,
+    amount_text,
+    chart,
+    duration_text,
+    legend,
+    moment_text,
+    number_text,
+)
+from orderbook.report.parts import folded, money_head, section, table
 from orderbook.report.ratios import SHARPE_DAYS, rolling_sharpe
+from orderbook.report.statement import csv_link, months_grid, profits_by, trades_of
 
 
 def account_sections(account: Account) -> Iterator[str]:
-    """Equity beside its benchmark with the drawdown, exposure, and the Sharpe ratio, all over time."""
+    """Equity beside its benchmark, with the drawdown; exposure and Sharpe ratio over time; the statement."""
     equity = [
         Series("equity", account.times, account.equity, "step", "one"),
         Series("buy and hold", account.times, account.benchmark, "step", "soft"),
@@ -34,6 +45,69 @@ def account_sections(account: Account) -> Iterator[str]:
         note=f"{note}.",
     )  # fmt: skip
     yield from _sharpe(account)
+    yield from _profits(account)
+    yield from _trades(account)
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# Days that are shown without being asked for; fills that are listed, and that the CSV has.
+_DAYS, _LISTED, _SAVED = 14, 100, 20_000
+
+
+def _profits(account: Account) -> Iterator[str]:
+    daily, monthly = profits_by(account, "1d"), profits_by(account, "1mo")
+    parts = []
+    if len(monthly) > 1:
+        rows = [
+            [str(year), *("" if one is None else number_text(one, 3) for one in own), number_text(whole)]
+            for year, own, whole in months_grid(monthly)
+        ]
+        parts.append(table(["", *_MONTHS, "year"], rows))
+    heads = ("profit", "fees", "turnover", "fills", "equity at the end")
+    rows = [
+        [
+            f"{row['time']:%Y-%m-%d}",
+            *(number_text(row[name]) for name in ("profit", "fees", "turnover")),
+            f"{row['fills']:,}", number_text(row["equity"]),
+        ]
+        for row in daily.iter_rows(named=True)
+    ]  # fmt: skip
+    days = table(["day", *heads], rows)
+    parts.append(days if len(rows) <= _DAYS and not parts else folded(f"{len(rows):,} days", days))
+    link = csv_link(f"{account.strategy}-days", daily)
+    yield section(
+        money_head("Profit by day" if len(monthly) < 2 else "Profit by month and day", account.currency),
+        *parts, f'<p class="note">As CSV: {link}</p>', note="Days are UTC; profit is after fees, at the mid.",
+    )  # fmt: skip
+
+
+def _trades(account: Account) -> Iterator[str]:
+    found = trades_of(account)
+    if found.is_empty():
+        return
+    heads = (
+        "time", "instrument", "side", "volume", "price", "value", "fee", "liquidity", "position", "profit",
+    )  # fmt: skip
+    rows = [
+        [
+            f"{moment_text(time // 10**9 * 10**9)}.{time // 10**6 % 1_000:03d}",
+            f"{row['venue']} {row['symbol']}", row["side"],
+            *(number_text(row[name], 8) for name in ("volume", "price")),
+            amount_text(row["value"], row["currency"]), number_text(row["fee"]), row["liquidity"],
+            number_text(row["position"], 8), "" if row["profit"] is None else number_text(row["profit"]),
+        ]
+        for row in found.head(_LISTED).with_columns(pl.col("time").dt.epoch("ns")).iter_rows(named=True)
+        for time in (row["time"],)
+    ]  # fmt: skip
+    shown = f"{len(found):,} fills" if len(found) > 1 else "1 fill"
+    shown += f", the first {_LISTED} of them" if len(found) > _LISTED else ""
+    saved = "" if len(found) <= _SAVED else f"the first {_SAVED:,}; the job's table trade_list has all"
+    link = csv_link(f"{account.strategy}-fills", found.head(_SAVED))
+    yield section(
+        "Trades", f'<p class="note">As CSV: {link} {saved}</p>', folded(shown, table(heads, rows, 3)),
+        note="Every fill, the position after it, and what it earned by what it closed, the oldest first, "
+        "after its fee.",
+    )  # fmt: skip
 
 
 def _sharpe(account: Account) -> Iterator[str]:

@@ -170,10 +170,11 @@ def _holding(fills: pl.DataFrame, mids: Mids | None, contract: Contract) -> Hold
     return Holding(times, position, mid, cash + np.where(position == 0, 0, held), exposure, kept)
 
 
-def closed_profits(fills: pl.DataFrame) -> list[float]:
-    """What each fill of an instrument that closed something earned by it, the oldest first, less its fee."""
+def closed_profits(fills: pl.DataFrame) -> list[float | None]:
+    """What each fill of an instrument earned by what it closed, the oldest first, less its fee; None where it
+    closed nothing."""
     held: deque[list[float]] = deque()
-    found = []
+    found = list[float | None]()
     for change, price, fee in fills.select("change", "worth", "fee").iter_rows():
         left, earned = change, 0.0
         while held and abs(left) > 1e-12 and (held[0][0] > 0) is not (left > 0):
@@ -182,8 +183,7 @@ def closed_profits(fills: pl.DataFrame) -> list[float]:
             held[0][0], left = held[0][0] - closed, left + closed
             if abs(held[0][0]) <= 1e-12:
                 held.popleft()
-        if left != change:
-            found.append(earned - fee)
+        found.append(None if left == change else earned - fee)
         if abs(left) > 1e-12:
             held.append([left, price])
     return found

@@ -42,6 +42,7 @@ from orderbook.report.results import (
     report_of,
     statistics_frame,
 )
+from orderbook.report.statement import TIME, profits_by, trades_of
 from orderbook.report.sweeps import (
     combinations_of,
     combinations_rows,
@@ -453,7 +454,6 @@ def _program(sql: str) -> str:
 
 
 REPORT = "report.html"
-_TIME = pl.Datetime("ns", "UTC")
 
 
 def write_report(folder: str | Place) -> tuple[Place, Report]:
@@ -484,12 +484,15 @@ def tables(report: Report) -> dict[str, pl.DataFrame]:
         "equity": pl.concat([_equity(account) for account in accounts]),
         "positions": pl.concat([_no_positions(), *positions]),
         "rolling_sharpe": pl.concat([_sharpe(account) for account in accounts]),
+        "daily_profits": pl.concat([profits_by(account, "1d") for account in accounts]),
+        "monthly_profits": pl.concat([profits_by(account, "1mo") for account in accounts]),
+        "trade_list": pl.concat([trades_of(account) for account in accounts]),
         "signal_returns": report.signals,
         "signal_spreads": report.spreads,
         "signal_ics": report.ics,
         "markouts": report.markouts,
         "attribution": report.attribution,
-        "order_times": report.orders.with_columns(pl.col("sent").cast(_TIME)),
+        "order_times": report.orders.with_columns(pl.col("sent").cast(TIME)),
     }
 
 
@@ -499,7 +502,7 @@ def _equity(account: Account) -> pl.DataFrame:
     done = np.searchsorted(fills["time"].to_numpy(), account.times, side="right")
     return pl.DataFrame({
         "strategy": pl.Series([account.strategy] * len(account.times), dtype=pl.String),
-        "time": pl.Series(account.times, dtype=pl.Int64).cast(_TIME),
+        "time": pl.Series(account.times, dtype=pl.Int64).cast(TIME),
         "equity": account.equity,
         "drawdown": account.drawdown,
         "turnover": np.concatenate([[0.0], np.cumsum(values)])[done],
@@ -514,7 +517,7 @@ def _sharpe(account: Account) -> pl.DataFrame:
         times, values = found.times, found.values
     return pl.DataFrame({
         "strategy": pl.Series([account.strategy] * len(times), dtype=pl.String),
-        "time": pl.Series(times, dtype=pl.Int64).cast(_TIME),
+        "time": pl.Series(times, dtype=pl.Int64).cast(TIME),
         "sharpe": pl.Series(values, dtype=pl.Float64),
         "yearly": pl.Series([found is not None and found.yearly] * len(times), dtype=pl.Boolean),
     })  # fmt: skip
@@ -524,7 +527,7 @@ def _positions(strategy: str, instrument: Instrument, account: Account) -> pl.Da
     one, count = account.holdings[instrument], len(account.holdings[instrument].times)
     return _no_positions().vstack(pl.DataFrame({
         "strategy": [strategy] * count, "venue": [instrument[0]] * count, "symbol": [instrument[1]] * count,
-        "time": pl.Series(one.times, dtype=pl.Int64).cast(_TIME),
+        "time": pl.Series(one.times, dtype=pl.Int64).cast(TIME),
         "position": one.position, "mid": one.mid, "worth": one.worth,
     }))  # fmt: skip
 
@@ -532,7 +535,7 @@ def _positions(strategy: str, instrument: Instrument, account: Account) -> pl.Da
 def _no_positions() -> pl.DataFrame:
     texts = dict.fromkeys(("strategy", "venue", "symbol"), pl.String)
     numbers = dict.fromkeys(("position", "mid", "worth"), pl.Float64)
-    return pl.DataFrame(schema={**texts, "time": _TIME, **numbers})
+    return pl.DataFrame(schema={**texts, "time": TIME, **numbers})
 
 
 def _written(folder: Place, name: str, frame: pl.DataFrame) -> Dataset:

@@ -137,7 +137,7 @@ def _numbers(
 ) -> dict[str, Any]:
     turnover = float((fills["change"].abs() * fills["worth"].abs()).sum())
     profit = float(equity[-1]) if len(equity) else 0.0
-    closed = [] if venue is None else closed_profits(fills)
+    closed = [] if venue is None else [one for one in closed_profits(fills) if one is not None]
     sharpe, sortino, steadiness, step = ratios(times, equity)
     return {
         "strategy": strategy, "venue": venue, "symbol": symbol, "profit": profit,

@@ -1,7 +1,9 @@
 """What accounts were over time, against plain Python that goes through fills and mids one by one."""
 
+import csv
 import statistics
 from bisect import bisect_right
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ from samples import examples
 from orderbook.report.accounts import Account, Contract, Contracts, account_of, fills_of
 from orderbook.report.market import Mids
 from orderbook.report.ratios import rolling_sharpe
+from orderbook.report.statement import csv_text, months_grid, profits_by, trades_of
 
 INSTRUMENTS = (("V", "AAA-USD"), ("V", "BBB-USD"), ("W", "CCC-USD-PERP"))
 CONTRACTS: Contracts = {
@@ -165,3 +168,77 @@ def test_the_sharpe_ratio_of_each_30_changes(moves: list[tuple[int, int]], scale
     assert found.times.tolist() == [time for time, _ in expected]
     assert found.values.tolist() == pytest.approx([value for _, value in expected], abs=1e-9)
     assert found.yearly is (found.step == 86_400 * 10**9)
+
+
+@given(cases(scale=20 * 3_600 * 10**9, kinds=(0, 1)))
+@examples(60)
+def test_profit_by_day_and_month(case: Case) -> None:
+    """Of a time of up to 50 days; sums over fills and the difference of what the account was worth."""
+    equity = dict(zip(case.account.times.tolist(), case.account.equity.tolist(), strict=True))
+
+    def period(time: int, monthly: bool) -> datetime:
+        when = datetime.fromtimestamp(time // 10**9, UTC)
+        return datetime(when.year, when.month, 1 if monthly else when.day, tzinfo=UTC)
+
+    for name, monthly in (("1d", False), ("1mo", True)):
+        rows = profits_by(case.account, name).rows(named=True)  # type: ignore[arg-type]
+        starts = sorted({period(time, monthly) for time in equity})
+        assert [row["time"] for row in rows] == starts
+        before = 0.0
+        for start, row in zip(starts, rows, strict=True):
+            fills = [one for one in case.fills if period(one.time, monthly) == start]
+            end = equity[max(time for time in equity if period(time, monthly) == start)]
+            turnover = sum(abs(one.change) * abs(worth(one.instrument, one.price)) for one in fills)
+            told = [row[one] for one in ("profit", "fees", "turnover", "fills", "equity")]
+            assert told == pytest.approx(
+                [end - before, sum(one.fee for one in fills), turnover, len(fills), end], abs=1e-9
+            )
+            before = end
+        if monthly:
+            for year, own, whole in months_grid(profits_by(case.account, "1mo")):
+                expected = {row["time"].month: row["profit"] for row in rows if row["time"].year == year}
+                assert own == [expected.get(month) for month in range(1, 13)]
+                assert whole == pytest.approx(sum(expected.values()))
+
+
+@given(cases())
+@examples(80)
+def test_every_fill_with_what_it_earned_also_as_csv(case: Case) -> None:
+    """Each unit of volume apart: it is sold for what the oldest was bought at, or the other way."""
+    found = trades_of(case.account)
+    lots: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    expected = []
+    for one in case.fills:
+        own = lots.setdefault(one.instrument, [])
+        side, earned = (1 if one.change > 0 else -1), None
+        for _ in range(abs(one.change)):
+            if own and own[0][0] != side:
+                way, price = own.pop(0)
+                earned = (earned or 0.0) + way * (worth(one.instrument, one.price) - price)
+            else:
+                own.append((side, worth(one.instrument, one.price)))
+        position = sum(way for way, _ in own)
+        value = abs(one.change * worth(one.instrument, one.price))
+        contract = CONTRACTS[one.instrument]
+        expected.append((
+            one.time, *one.instrument, "buy" if one.change > 0 else "sell", abs(one.change), one.price, value,
+            contract.currency, one.fee, "taker" if one.change % 2 else "maker", position,
+            None if earned is None else earned - one.fee,
+        ))  # fmt: skip
+    rows = found.drop("strategy", "order_id").with_columns(pl.col("time").dt.epoch("ns")).rows()
+    saved = list(csv.reader(csv_text(found).splitlines()))
+    assert saved[0] == found.columns and len(saved) - 1 == len(rows) == len(expected)
+    for row, wanted, fields in zip(rows, expected, saved[1:], strict=True):
+        for value, right in zip(row, wanted, strict=True):
+            assert value == (pytest.approx(right, abs=1e-9) if isinstance(right, float) else right)
+        texts = dict(zip(found.columns, fields, strict=True))
+        assert datetime.fromisoformat(texts["time"]).timestamp() == row[0] // 10**3 / 10**6
+        assert float(texts["value"]) == row[6] and float(texts["position"]) == row[10]
+        assert texts["profit"] == "" if row[11] is None else float(texts["profit"]) == row[11]
+
+
+def test_texts_in_csv_are_no_formulas() -> None:
+    frame = pl.DataFrame({"a": ["=1+1", "-x", "-1", 'say "a,b"', None], "b": [1e-9, 1e20, 0.1, -2.5, None]})
+    assert csv_text(frame).split("\r\n") == [
+        "a,b", "'=1+1,0.000000001", "'-x,100000000000000000000", "-1,0.1", '"say ""a,b""",-2.5', ",", "",
+    ]  # fmt: skip

@@ -139,7 +139,7 @@ def test_the_report_is_written_and_again_the_same(
         write_report(folder)
     # A table that is as before keeps its file.
     assert len(list(folder.glob("tables/statistics/*.parquet"))) == 1
-    assert not re.search(r"""(src|href)=|@import|https?://|url\(""", first)
+    assert not re.search(r"""src=|href="(?!data:)|@import|https?://|url\(""", first)
     for said in (
         "Follower",
         "Equity and drawdown",
@@ -176,7 +176,7 @@ def test_closing_fills_earn_the_oldest_first() -> None:
         "fee": [0.0, 0.0, 0.5, 0.0, 0.25],
     })  # fmt: skip
     # 2 * 3 + 1 * 1 - 0.5; 1 * -1; 2 * 1 - 0.25.
-    assert closed_profits(fills) == [6.5, -1.0, 1.75]
+    assert closed_profits(fills) == [None, None, 6.5, -1.0, 1.75]
 
 
 def test_ratios_need_changes_and_days() -> None:
