@@ -10,8 +10,10 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from orderbook.core.errors import OrderbookError
+from orderbook.core.errors import DataError, OrderbookError
+from orderbook.market.instruments import fixed_point
 from orderbook.strategies.compiled import CompiledMethods, fixed
+from orderbook.strategies.execution import desk
 from orderbook.strategies.execution.account import OrderSide, OrderUpdate
 from orderbook.strategies.execution.client import ExecutionClient, LoggedRequest, OrderRequest, RequestKind
 from orderbook.strategies.execution.order_terms import Number, OrderTerms, TimeInForce
@@ -20,12 +22,18 @@ from orderbook.strategies.own_instruments import OwnInstruments
 
 # More than any message can call for: a strategy that answers each of its fills with an order never ends.
 MOST_REQUESTS = 1_000
+_TOO_MANY = f"more than {MOST_REQUESTS} orders and cancels in one message"
+# Of orders that the loop sends.
+_IN_LOOP = ("gtc", "ioc", "fok")
 # By what compiled methods ask for.
 _REQUESTED: tuple[RequestKind, ...] = ("order", "modify", "cancel")
 
 
 class RequestQueue(Protocol):
     """Where requests wait until the message at hand has ended."""
+
+    in_views: bool
+    """Whether a row of a view is told that the compiled loop has come to, which then ends the message."""
 
     def after_message(self, action: Callable[[], None], first: bool = False) -> None:
         """Do something when the message at hand has ended."""
@@ -61,6 +69,10 @@ class AskedOrders:
         terms: OrderTerms | None = None,
     ) -> int:
         """See Desk."""
+        if terms is None and self._in_loop:
+            placed = self._placed(side, symbol, volume, price, venue, time_in_force, post_only)
+            if placed:
+                return placed
         self._begin()
         self.orders += 1
         request_id = self.orders
@@ -80,6 +92,8 @@ class AskedOrders:
         self, order_id: int, volume: Number | None, price: Number | None, stop: Number | None = None
     ) -> None:
         """See Desk."""
+        if self._in_loop and self._modified(order_id, volume, price, stop):
+            return
         self._begin()
         request = replace(self._request("modify", order_id), volume=_text(volume), price=_text(price))
         if stop is not None:
@@ -88,6 +102,10 @@ class AskedOrders:
 
     def cancel(self, order_id: int) -> None:
         """See Desk."""
+        if self._in_loop and self._is_one(order_id):
+            assert self._compiled is not None
+            desk.cancel_order(self._compiled.address, order_id)
+            return
         self._begin()
         self._ask(self._request("cancel", order_id))
 
@@ -121,6 +139,78 @@ class AskedOrders:
         if self._compiled is not None:
             self._compiled.asked_apart = False
 
+    @property
+    def _in_loop(self) -> bool:
+        """Whether the loop sends what is asked for now. Raises OrderbookError for too much."""
+        compiled = self._compiled
+        if not self._queue.in_views or compiled is None or not compiled.in_loop or compiled.asked_apart:
+            return False
+        if compiled.requested >= MOST_REQUESTS:
+            raise OrderbookError(_TOO_MANY)
+        return True
+
+    def _placed(
+        self,
+        side: OrderSide,
+        symbol: str,
+        volume: Number,
+        price: Number | None,
+        venue: str | None,
+        time_in_force: TimeInForce,
+        post_only: bool,
+    ) -> int:
+        """Lets the loop send an order, and gives its id; 0 where that is for Python."""
+        if self._compiled is None or time_in_force not in _IN_LOOP:
+            return 0
+        try:
+            index = self._own.place_of(symbol, venue)
+            lots, limit = fixed_point(str(volume)), None if price is None else fixed_point(str(price))
+        except DataError:
+            return 0
+        if index is None or not self._is_order(index, lots, limit):
+            return 0
+        self.orders = desk.place_order(
+            self._compiled.address, index, side == "sell", lots, desk.MARKET if limit is None else limit,
+            bool(post_only), time_in_force == "ioc", time_in_force == "fok",
+        )  # fmt: skip
+        return self.orders
+
+    def _is_one(self, order_id: object) -> bool:
+        """Whether it is the id of an order."""
+        return type(order_id) is int and 0 < order_id <= self.orders
+
+    def _is_order(self, index: int, volume: int, price: int | None) -> bool:
+        """Whether the instrument takes a volume and a price, 1e-8; what is wrong with others is said later,
+        as they were asked for."""
+        one = self._own.all[index]
+        if volume <= 0 or volume % (one.lot_scale * one.lot_units):
+            return False
+        return price is None or price % (one.tick_scale * one.tick_units) == 0
+
+    def _modified(
+        self, order_id: int, volume: Number | None, price: Number | None, stop: Number | None
+    ) -> bool:
+        """Lets the loop send a modification; False where it is for Python."""
+        compiled = self._compiled
+        if compiled is None or not self._is_one(order_id):
+            return False
+        index = desk.instrument_of(compiled.address, order_id)
+        if index < 0:
+            # Nothing of it is open.
+            return True
+        one = self._own.all[index]
+        try:
+            lots = desk.UNCHANGED if volume is None else fixed_point(str(volume))
+            prices = [desk.MARKET if own is None else fixed_point(str(own)) for own in (price, stop)]
+        except DataError:
+            return False
+        if volume is not None and not self._is_order(index, lots, None):
+            return False
+        if any(own != desk.MARKET and own % (one.tick_scale * one.tick_units) for own in prices):
+            return False
+        desk.modify_order(compiled.address, order_id, lots, *prices)
+        return True
+
     def _ask(self, request: LoggedRequest, first: bool = False) -> None:
         """Asks for something when the message at hand has ended; all that ends it for the strategy is then
         done by Python, in its order."""
@@ -140,7 +230,7 @@ class AskedOrders:
     def _add(self) -> None:
         self.count += 1
         if self.count > MOST_REQUESTS:
-            raise OrderbookError(f"more than {MOST_REQUESTS} orders and cancels in one message")
+            raise OrderbookError(_TOO_MANY)
 
 
 class Run(Protocol):

@@ -262,6 +262,17 @@ class CompiledMethods:
     def orders(self, count: int) -> None:
         self.words[_PLACES["orders"]] = count
 
+    @property
+    def requested(self) -> int:
+        """How much is asked for and not taken."""
+        first, end = self.words[_PLACES["requests"] + 1 : _PLACES["requests"] + 3]
+        return end - first
+
+    @property
+    def untold_fills(self) -> bool:
+        """Whether there are fills among the news that are not taken."""
+        return self.words[_PLACES["news_fills"]] != 0
+
     def requests(self) -> list[Request]:
         """Takes what was asked for."""
         words, place = self.words, _PLACES["requests"]

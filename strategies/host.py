@@ -95,6 +95,7 @@ class StrategyHost:
         self.silent = False
         # Why no orders are taken; None: they are.
         self.halted: str | None = None
+        self.in_views = False
         self.step = 0
         # Of venues to which orders go through a gateway.
         self.accounts = {
@@ -354,6 +355,7 @@ class StrategyHost:
 
     def open_orders(self) -> int:
         """How many orders are under way or rest, as far as was told."""
+        self.learn()
         return sum(len(runner.client.open_orders()) for runner in self._runners)
 
     def passed(self, events: Events) -> None:
@@ -431,8 +433,14 @@ class StrategyHost:
     def ask(self) -> None:
         """Goes on with what compiled methods have asked for in the loop, and could not have there."""
         self._desks.settle()
+        self.learn()
         for runner in self._runners:
             runner.go_on()
+
+    @property
+    def learns_at_once(self) -> bool:
+        """Whether Python is to know what the loop did whenever that comes back."""
+        return self._desks.learns_at_once
 
     @property
     def tells_each(self) -> bool:
@@ -510,6 +518,8 @@ class StrategyHost:
         return self._last_times.of(self._audience.own(runner))
 
     def _settle(self) -> None:
+        if self._queue or self._looking or self._replayed:
+            self.learn()
         # What strategies are called for they ask for themselves, in the order in which they did.
         if self.silent:
             self._perform_replayed()

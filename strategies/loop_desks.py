@@ -1,9 +1,10 @@
 """Which compiled methods are called in the compiled loop, and what Python is told of it afterwards.
 
-A strategy runs there where nothing that Python does has to come between: books are valid, its orders go to
-the simulated exchange, and Python has to know of no order before the next message (no `on_fill` of its own,
-no log, nobody who watches a view of `orders`, `fills` or `positions` but strategies in SQL). Elsewhere Python
-calls the same methods, with the same outcome.
+Methods in Python are not, but the loop sends what they ask for at a row of a view. A strategy runs there
+where nothing that Python does has to come between: books are valid, its orders go to the simulated exchange,
+and Python has to know of no order before the next message (no `on_fill` of its own, no log, nobody who
+watches a view of `orders`, `fills` or `positions` but strategies in SQL). Elsewhere Python calls the same
+methods, and does the same, with the same outcome.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ _NAMED = ("venue", "symbol")
 
 
 class LoopDesks:
-    """The runners of a host with compiled methods.
+    """The runners of a host whose orders the loop sends, with compiled methods or without.
 
     `handlers`, `desks`, `count` and `relations` are what the loop is given, 0 where it is to call nothing:
     see HANDLER and `end_message`.
@@ -76,12 +77,18 @@ class LoopDesks:
         self._desks, self._count = np.zeros(0, np.int64), 0
         # Of those that are told of messages of their own alone, these.
         self._own: list[NDArray[np.int64]] = []
-        # Whether the loop calls them.
+        # Whether the loop calls them, and Python learns of that at once.
         self._on = False
+        self._at_once = any(runner.learns_at_once for runner in self._runners)
         self.handlers = self.desks = self.count = self.relations = 0
 
     def __bool__(self) -> bool:
         return bool(self._runners)
+
+    @property
+    def learns_at_once(self) -> bool:
+        """Whether Python is to know what the loop did whenever that comes back."""
+        return self._on and self._at_once
 
     def look(self, free: bool, state: int = 0) -> None:
         """Says what the loop is given. free: nothing but strategies keeps it from calling their methods.

@@ -28,15 +28,13 @@ def kept_relations(program: Program, view: str) -> frozenset[str]:
 
 
 def why_in_python(kind: type[Strategy], valued: bool, simulated: bool) -> str | None:
-    """What of a class, its limits and its client keeps all its methods from the loop; None: nothing does.
+    """What of a class, its limits and its client keeps all its orders from the loop; None: nothing does.
 
     valued: whether the loop can say what is held is worth, where `max_drawdown` asks for that. simulated:
     whether all its orders go to the simulated exchange.
     """
     if not issubclass(kind, OrderView):
         own = compiled_methods(kind)
-        if not own:
-            return "its methods are in Python; the loop checks their conditions"
         for method in ("on_order_update", "on_fill"):
             if getattr(kind, method) is not getattr(Strategy, method) and method not in own:
                 return f"{method} is in Python"
@@ -64,8 +62,13 @@ def loop_notes(
             why = f"{one.name}.{watch.method} watches {watch.view}, which reads {', '.join(read)}"
     if why is not None:
         return [f"{strategy.name} is called by Python: {why}"]
-    found = [f"{strategy.name} runs in the compiled loop of replays and backtests"]
     own = compiled_methods(kind)
+    if not own and not issubclass(kind, OrderView):
+        return [
+            f"{strategy.name} is called by Python: its methods are not compiled; in replays and backtests "
+            "the compiled loop checks their conditions, and sends the orders of those of on_view"
+        ]
+    found = [f"{strategy.name} runs in the compiled loop of replays and backtests"]
     watched = () if issubclass(kind, OrderView) else [watch.method for watch in watches_of(kind)]
     trades = () if kind.on_trade is Strategy.on_trade else ("on_trade",)
     for method in (*(one for one in watched if one not in own), *timers_in_python(kind), *trades):

@@ -98,6 +98,13 @@ class OwnInstruments:
         found = self.index(symbol, venue)
         return 0 if found is None else found
 
+    def place_of(self, symbol: str, venue: str | None) -> int | None:
+        """The index of one of its own by symbol and venue; None where they name none of these. Raises
+        DataError as `named` does."""
+        self.named(symbol, venue)
+        found = self._places[symbol, venue]
+        return found if self.sees(self.all[found]) else None
+
     def named(self, symbol: str, venue: str | None) -> Instrument:
         """The instrument of the run of a symbol, and venue. Raises DataError for none, and for several."""
         place = self._places.get((symbol, venue))

@@ -70,8 +70,12 @@ class Host(RequestQueue, Protocol):
     now: int
     silent: bool
     halted: str | None
+    in_views: bool
     on_callback: Callable[[], None]
     on_update: "Callable[[Runner, OrderUpdate], object]"
+
+    def learn(self) -> None:
+        """Bring to clients what was told in the loop."""
 
     def look_at_end(self, runner: "Runner") -> None:
         """Let a runner look once, when everything else of the message at hand is done."""
@@ -120,12 +124,15 @@ class Runner:
                 definition.kind, results[view], definition.kind.rules, host.instruments,
                 host.engine.dictionary, own_books if isinstance(own_books, Books) else None, key,
             )  # fmt: skip
+        elif isinstance(client, PaperClient) and why_in_python(definition.kind, True, True) is None:
+            # The loop does what it asks for.
+            self.compiled = CompiledMethods(definition.kind, {}, results, len(host.instruments))
         if self.compiled is not None:
             self.compiled.follow()
             self.compiled.row["only"] = -1 if self.own.only is None else self.own.only
         self.asking = AskedOrders(host, self.identity, self.compiled, self.own)
-        self.states = KeptStates(self.identity, self._kind, self.compiled)
         self._compiled_names = frozenset(own)
+        self.states = KeptStates(self.identity, self._kind, self.compiled if self.knows_fields else None)
         self.clock = RunnerClock(
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view,
             self._throttle, self.compiled,
@@ -361,18 +368,29 @@ class Runner:
         assert isinstance(self.client, PaperClient)
         if self._account is None:
             self._account = LoopAccount(self.desk, self.client, self._host.instruments, self.instruments)
+        self.desk.orders = self.orders
         self._account.enter(relations, self._own_name or self.name, self._rows.positions)
         self.note_positions()
         self.clock.enter_loop()
         if isinstance(self._strategy, OrderView):
-            self.rows.orders = self.orders
             self.rows.note_steps()
             self._strategy.know_rows()
 
     @property
     def forgets(self) -> bool:
         """Whether what its class knows ends with the process, where it knows anything."""
-        return self.compiled is None and self._kind.on_save is Strategy.on_save
+        return not self.knows_fields and self._kind.on_save is Strategy.on_save
+
+    @property
+    def knows_fields(self) -> bool:
+        """Whether what it knows is in fields of its desk, by which compiled code goes."""
+        return bool(self._compiled_names) or isinstance(self.compiled, OrderDesk)
+
+    @property
+    def learns_at_once(self) -> bool:
+        """Whether Python is to know what the loop did whenever that comes back."""
+        client = self.client
+        return bool(self._compiled_names) or (isinstance(client, PaperClient) and client.watches_drawdown)
 
     @property
     def alive(self) -> bool:
@@ -466,7 +484,18 @@ class Runner:
         return self.own.rows(name)
 
     def position(self, symbol: str) -> Decimal:
-        return self.client.position(symbol)
+        compiled = self.compiled
+        if compiled is None or not compiled.in_loop or not compiled.untold_fills:
+            return self.client.position(symbol)
+        assert isinstance(self.client, PaperClient)
+        own = [index for index in self.instruments if self._host.instruments[index].symbol == symbol]
+        if not all(map(self.client.has_traded, own)):
+            self._host.learn()
+            return self.client.position(symbol)
+        held = Decimal(0)
+        for index in own:
+            held += self._host.instruments[index].volume(int(compiled.positions[index]))
+        return held
 
     def instrument(self, symbol: str, venue: str | None) -> Instrument:
         return self.own.named(symbol, venue)
@@ -582,7 +611,7 @@ class Runner:
         """Everything but what the strategy itself knows."""
         counts = (self.callbacks, self.orders, self.refused, self.fills)
         failed = self._strategy is None and not self._unloaded
-        asked = {} if self.compiled is None else self.compiled.asked
+        asked = self.compiled.asked if self.compiled is not None and self.knows_fields else {}
         return SavedRunner(failed, counts, self.client.save(), self.clock.save(), self.started, asked)
 
     def load(self, saved: SavedRunner, indexes: Sequence[int], views: Collection[str] | None = None) -> None:

@@ -440,9 +440,10 @@ class MessageLoop:
         why = _run_messages(self._address)
         if self._words[_DESKS_COUNT]:
             host = self._feed.host
-            self._deferred += 1
-            # Python need not know before it has work, but for who observes each order.
-            if why != DONE or host.tells_each or self._deferred >= _MOST_DEFERRED:
+            self._deferred += why == DONE
+            # Python need not know before it has work with that, but for who observes each order.
+            at_once = host.tells_each or (why != DONE and host.learns_at_once)
+            if at_once or self._deferred >= _MOST_DEFERRED:
                 self._deferred = 0
                 host.learn(self._feed.at_message, self._words[_ORIGIN])
         return why
@@ -519,6 +520,14 @@ class MessageLoop:
 
     def _attend(self) -> None:
         """Does what `run_columns` has left to do."""
+        host = self._feed.host
+        host.in_views = True
+        try:
+            self._attend_views()
+        finally:
+            host.in_views = False
+
+    def _attend_views(self) -> None:
         words, engine = self._words, self._feed.engine
         stop = words[_STOP]
         if stop >= -UNCOUNTED:

@@ -176,6 +176,10 @@ class Ledger:
         """(instrument, what is held of it) of all that were traded, by index."""
         return iter(sorted(self._holdings.items()))
 
+    def has(self, instrument: int) -> bool:
+        """Whether an instrument was traded."""
+        return instrument in self._holdings
+
     def held(self, instrument: int) -> int:
         """Lots held of an instrument."""
         holding = self._holdings.get(instrument)

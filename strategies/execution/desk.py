@@ -322,6 +322,46 @@ def at_hand(desk: Record, instrument: int, now: int) -> None:
             other += load(desk.siblings + 8 * other)
 
 
+@called_with("iiiiiiii")
+def place_order(
+    desk: int, instrument: int, side: int, volume: int, price: int, post_only: int, ioc: int, fok: int
+) -> int:
+    """A method in Python asks for an order to an instrument; its id. See `buy`."""
+    record = desk_at(desk)
+    record.instrument = instrument
+    order_id: int = _placed(
+        record, side, volume, price, post_only != 0, ioc != 0, fok != 0, False, 0, MARKET, 0, 0, MARKET,
+        MARKET, 0,
+    )  # fmt: skip
+    return order_id
+
+
+@called_with("iiiii")
+def modify_order(desk: int, order_id: int, volume: int, price: int, stop: int) -> int:
+    """A method in Python asks for a change of an order; see `modify`."""
+    record = desk_at(desk)
+    record.instrument = -1
+    modify(record, order_id, volume, price, stop)
+    return 0
+
+
+@called_with("ii")
+def instrument_of(desk: int, order_id: int) -> int:
+    """The instrument of an order that `is_open`; -1 of others."""
+    place = opened(desk_at(desk), order_id)
+    found: int = -1 if place == 0 else open_at(place).instrument
+    return found
+
+
+@called_with("ii")
+def cancel_order(desk: int, order_id: int) -> int:
+    """A method in Python asks for an order to be cancelled."""
+    record = desk_at(desk)
+    record.instrument = -1
+    cancel(record, order_id)
+    return 0
+
+
 @called_with("iiiiiii")
 def note_open(
     desk: int, order_id: int, instrument: int, side: int, price: int, open_now: int, refused: int

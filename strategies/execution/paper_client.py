@@ -185,6 +185,10 @@ class PaperClient:
         """See ExecutionClient."""
         return self._ledger.held(instrument)
 
+    def has_traded(self, instrument: int) -> bool:
+        """Whether it was told of executions of an instrument."""
+        return self._ledger.has(instrument)
+
     def learn(self, news: NDArray[np.void], fills: int) -> OrderNews:
         """What compiled code has sent and told, NEWS[n], with so many FILLs."""
         exchange, instruments = self._exchange, self._instruments

@@ -1,0 +1,276 @@
+"""What methods in Python ask for within the compiled loop: the orders, money and rows of a run without it."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from compiled_support import APART, OPTIONS
+from erratic_feed import flow
+
+from orderbook.durability.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
+from orderbook.engine.checkpoint import newest_checkpoint
+from orderbook.engine.log.segments import Position
+from orderbook.engine.runtime.engine_state import program_hash
+from orderbook.market.events import Flag
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.asked_orders import MOST_REQUESTS
+from orderbook.strategies.execution.account import OrderUpdate
+from orderbook.strategies.execution.client import SavedAccount
+from orderbook.strategies.execution.order_news import OrderNews
+from orderbook.strategies.execution.paper_client import PaperClient
+from orderbook.strategies.execution.venue_model import TradingOptions
+from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.runner import Runner
+from orderbook.strategies.strategy import Strategy, StrategyDefinition, compiled, on_timer, on_view
+from orderbook.views.compilation import compile_views
+from orderbook.views.library import packaged_views
+
+KEPT = """
+    CREATE VIEW all_orders AS SELECT * FROM orders;
+    CREATE VIEW all_fills AS SELECT * FROM fills;
+    CREATE VIEW all_positions AS SELECT * FROM positions;
+"""
+PROGRAM = compile_views([packaged_views() / "touch.sql", KEPT])
+
+
+class Rests(Strategy):
+    """Quotes, takes, changes what it asked for, and asks for what cannot be, written in many ways."""
+
+    reads = ("all_positions",)
+
+    def __init__(self) -> None:
+        self.seen, self.quotes = 0, dict[str, int]()
+        # What it knew at each call.
+        self.known: list[Any] = []
+
+    @on_view("touch", fire="change")
+    def moved(self, event: Any) -> None:
+        self.seen += 1
+        row, symbol = event.new, event.key[1]
+        held = self.position(symbol)
+        self.known.append((self.now, symbol, str(held), len(self.view("all_positions"))))
+        quote = self.quotes.get(symbol, 0)
+        if row is None or row.bid is None:
+            self.cancel(quote)
+            return
+        one, step = self.instrument(symbol, row.venue), self.seen % 11
+        if step in (0, 4):
+            self.cancel(quote)
+            price = row.bid - (self.seen % 3) * one.tick
+            self.quotes[symbol] = self.buy(symbol, Decimal("0.40"), price, row.venue, post_only=True)
+        elif step == 1:
+            self.modify(quote, price=row.bid)
+            self.modify(quote, "0.3000")
+        elif step == 2 and held > -5 * one.lot:
+            self.sell(symbol, float(2 * one.lot))
+        elif step == 3:
+            self.sell(symbol, 3 * one.lot, row.bid, time_in_force="ioc")
+            self.buy(symbol, 9 * one.lot, row.bid + 2 * one.tick, time_in_force="fok")
+        elif step == 5:
+            self.buy(symbol, one.lot, row.bid + one.tick / 7)
+            self.modify(quote, price=row.bid + one.tick / 3)
+            self.cancel(10**30)
+            self.modify(10**6, price=row.bid)
+        elif step == 6:
+            self.buy(symbol, "a lot", row.bid)
+            self.buy(symbol, 0, row.bid)
+            self.buy("NOTHING", 1)
+            self.sell(symbol, one.lot, post_only=True)
+        elif step == 7:
+            self.buy(symbol, 2 * one.lot, row.bid, take_profit=row.bid + 3 * one.tick)
+            self.sell(symbol, one.lot, row.bid + one.tick)
+        elif step == 8:
+            self.hold(symbol, Decimal(one.lot))
+        self.more(row)
+
+    def more(self, row: Any) -> None:
+        """What some do besides."""
+
+
+class Times(Rests):
+    """Has timers and rows that wait, too."""
+
+    @on_timer("11ms")
+    def beats(self) -> None:
+        for symbol in sorted(self.quotes):
+            self.known.append((self.now, symbol, str(self.position(symbol))))
+            self.buy(symbol, self.instrument(symbol).lot)
+
+    @on_view("touch", fire="change", every="9ms")
+    def looks(self, event: Any) -> None:
+        if event.new is not None and event.new.ask is not None:
+            self.sell(event.key[1], self.instrument(event.key[1]).lot, event.new.ask)
+
+
+class Trades(Rests):
+    """Is told of trades, too; of its own symbol alone."""
+
+    partition_by = "symbol"
+
+    def on_trade(self, trade: Any) -> None:
+        self.known.append((self.now, str(self.position(trade.symbol))))
+        if self.seen % 2:
+            self.sell(trade.symbol, self.instrument(trade.symbol).lot, trade.price)
+
+
+class Mixed(Rests):
+    """Has a compiled method between."""
+
+    last: int = 0
+
+    @on_view("touch", fire="change", when="imbalance > 0.1")
+    @compiled
+    def leans(self, row):  # type: ignore[no-untyped-def]
+        if self.last != 0:
+            self.cancel(self.last)
+        if row.has_ask:
+            self.last = self.sell(self.lot, row.ask, post_only=True)  # type: ignore[attr-defined]
+
+    def more(self, row: Any) -> None:
+        if self.seen % 5 == 0:
+            self.cancel(self.last)
+
+
+class Stops(Rests):
+    """Fails in the middle of what it asks for."""
+
+    def more(self, row: Any) -> None:
+        if self.seen == 40:
+            self.buy(row.symbol, self.instrument(row.symbol, row.venue).lot, row.bid)
+            raise ValueError
+
+
+class Floods(Rests):
+    """Asks for too much."""
+
+    asked: ClassVar[int] = MOST_REQUESTS + 1
+
+    def more(self, row: Any) -> None:
+        if self.seen == 30:
+            for _ in range(self.asked):
+                self.cancel(1)
+
+
+def exact(account: SavedAccount) -> Any:
+    """What an account knows, in whatever order, and with whatever zeros."""
+    known = sorted(account.known, key=lambda one: one[1].id)
+    sums = account.traded, account.sent, Decimal(account.worth), Decimal(account.peak)
+    return known, account.holdings, account.uncounted, account.ties, *sums
+
+
+class Told:
+    """A pipeline, and what was told of orders in it. late: it is told together, once it has happened."""
+
+    def __init__(
+        self, kind: type[Strategy], options: TradingOptions, backend: str, late: bool = False
+    ) -> None:
+        self.engine = GatedEngine(PROGRAM, backend)
+        self.pipeline = Pipeline(self.engine, APART, [StrategyDefinition(kind)], trading=options)
+        self.engine.grows = False
+        self.updates: dict[str, list[Any]] = {}
+        self.pipeline.host.observe_orders(self._note, self._note_news if late else None)
+        self.pipeline.start()
+
+    def _note(self, runner: Runner, update: OrderUpdate) -> None:
+        self.updates.setdefault(runner.identity, []).append((runner.now, update))
+
+    def _note_news(self, runner: Runner, news: OrderNews) -> None:
+        told = zip(news.news["now"].tolist(), news.updates(), strict=True)
+        self.updates.setdefault(runner.identity, []).extend(told)
+
+    def apply(self, part: np.ndarray) -> None:
+        self.pipeline.apply(part, "message")
+
+    @property
+    def known(self) -> list[Any]:
+        """What is so by now."""
+        host = self.pipeline.host.save()
+        money = {name: (one.counts, exact(one.account)) for name, one in host.runners.items()}
+        rows = [
+            sorted((tuple(map(str, row.values())), row.multiplicity) for row in self.engine[view].values())
+            for view in ("all_orders", "all_fills", "all_positions")
+        ]
+        failures = [(one.strategy, str(one.error)) for one in self.pipeline.host.failures]
+        strategies = [runner._strategy for runner in self.pipeline.host._runners]
+        saw = [one.known for one in strategies if isinstance(one, Rests)]
+        return [self.updates, money, rows, failures, saw]
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Orders that Python brought to the exchange."""
+    found: list[int] = []
+    place = PaperClient.place
+
+    def note(client: PaperClient, request: Any, now: int) -> list[OrderUpdate]:
+        found.append(request.id)
+        return place(client, request, now)
+
+    monkeypatch.setattr(PaperClient, "place", note)
+    return found
+
+
+def parts_of(seed: int, feed: str) -> list[np.ndarray]:
+    """Whole messages, in four parts."""
+    events = flow(seed, 260, feed)
+    events = events[events["instrument"] < len(APART)]
+    ends = np.flatnonzero(events["flags"] & int(Flag.LAST)) + 1
+    return np.split(events, [ends[len(ends) * part // 4] for part in range(1, 4)])
+
+
+KINDS: Sequence[type[Strategy]] = (Rests, Times, Trades, Mixed, Stops, Floods)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_loop_does_what_python_asks_for(
+    name: str, kind: type[Strategy], sample_seed: int, tmp_path: Path, placed: list[int]
+) -> None:
+    number = list(OPTIONS).index(name) + KINDS.index(kind)
+    parts = parts_of(sample_seed + number, ("orders", "levels")[number % 2])
+    plain = Told(kind, OPTIONS[name], "interpreter")
+    told = [Told(kind, OPTIONS[name], "numba"), Told(kind, OPTIONS[name], "numba", late=True)]
+    for part in parts:
+        plain.apply(part)
+        for one in told:
+            one.apply(part)
+            assert one.known == plain.known
+    assert any(update.fills for own in plain.updates.values() for _, update in own)
+
+
+def test_python_brings_few_orders_there(placed: list[int], sample_seed: int) -> None:
+    for backend in ("interpreter", "numba"):
+        told = Told(Rests, OPTIONS["late"], backend)
+        for part in parts_of(sample_seed, "levels"):
+            told.apply(part)
+        if backend == "interpreter":
+            all_placed = len(placed)
+            placed.clear()
+    assert 0 < len(placed) < 0.7 * all_placed
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_checkpoint_goes_on(name: str, sample_seed: int, tmp_path: Path) -> None:
+    parts = parts_of(sample_seed, "levels")
+    plain, made = Told(Rests, OPTIONS[name], "interpreter"), Told(Rests, OPTIONS[name], "numba", late=True)
+    for number, part in enumerate(parts):
+        plain.apply(part)
+        made.apply(part)
+        if number == 1:
+            run = RunCheckpoint(Position(0), 0, tuple(APART), made.pipeline.host.take_states(), True)
+            save_checkpoint(tmp_path, made.pipeline, PROGRAM, run, keep=1)
+            before, strategy = made.updates, made.pipeline.host._runners[0]._strategy
+            made = Told(Rests, OPTIONS[name], "numba", late=True)
+            found = newest_checkpoint(tmp_path, program_hash(PROGRAM))
+            assert found is not None
+            load_checkpoint(found, made.pipeline)
+            made.updates = before
+            own = made.pipeline.host._runners[0]._strategy
+            assert isinstance(own, Rests) and isinstance(strategy, Rests)
+            own.seen, own.quotes, own.known = strategy.seen, strategy.quotes, strategy.known
+        assert made.known == plain.known
