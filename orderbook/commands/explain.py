@@ -35,13 +35,14 @@ from orderbook.run.feed_runs import source_report
 from orderbook.strategies.loop_reasons import loop_notes
 from orderbook.strategies.order_views import strategy_of
 from orderbook.strategies.strategy import StrategyDefinition, watches_of
-from orderbook.views.library import declared_views, shipped_views, shown_views, text_of
+from orderbook.views.library import declared_strategies, declared_views, shipped_views, shown_views, text_of
 from orderbook.views.program import CompiledProgram
 
 
 def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[str]) -> None:
     """Print one stage of a view, or the overview; of a strategy MODULE:CLASS what it watches, and where it
-    runs. Of a .sql file with several views the overview says how the others are named."""
+    runs. Of a .sql file with several strategies the overviews of all are printed, else of one view, with how
+    the others are named."""
     configuration = load_configuration(config)
     if ":" in view and ".sql:" not in view:
         _explain_class(configuration, view, stage)
@@ -60,13 +61,19 @@ def explain(view: str, stage: str | None, config: Path | None, sets: Sequence[st
         program = compiled_beside(configuration, file, given)
     figures: Mapping[str, Any] = {}
     if stage is None:
-        seen = overview(program, name, statistics)
-        text, figures = seen.text() + _others(view, name, file) + note, seen.json()
+        shown = _shown(view, name, file)
+        seen = {one: overview(program, one, statistics) for one in shown}
+        texts = [
+            seen[one].text()
+            + (_others(view, shown, file) + note if one == shown[-1] else "")
+            + _loop_text(configuration, one, program)
+            for one in shown
+        ]
+        text, figures = "\n".join(texts), seen[name].json()
+        if len(shown) > 1:
+            figures = {**figures, "strategies": {one: seen[one].json() for one in shown}}
     else:
         text = explained(program, name, stage)
-    if stage is None and any(one.name == name for one in program.catalog.strategies):
-        lines = _in_loop(configuration, strategy_of(program, name), program)
-        text = "\n".join([text.rstrip("\n"), "", *lines, ""])
     told(view=name, stage=stage, text=text, **figures)
     # What is piped can be compiled again, what a terminal gets must not steer it.
     text = visible_lines(text.split("\n")) if sys.stdout.isatty() else text
@@ -91,6 +98,13 @@ def _explain_class(configuration: Configuration, name: str, stage: str | None) -
     lines = [f"strategy {strategy.name}", *watched, "", *_in_loop(configuration, strategy, assembly.program)]
     told(view=name, stage=None, text="\n".join(lines))
     print("\n".join(visible_lines(lines) if sys.stdout.isatty() else lines))
+
+
+def _loop_text(configuration: Configuration, name: str, program: CompiledProgram) -> str:
+    """Where a strategy in SQL runs; nothing of a view."""
+    if all(one.name != name for one in program.catalog.strategies):
+        return ""
+    return "\n".join(["", *_in_loop(configuration, strategy_of(program, name), program), ""])
 
 
 def _in_loop(
@@ -165,9 +179,15 @@ def explain_live(
     tell_incomplete(findings_of(pipeline, (), reports), configuration, merger.errors)
 
 
-def _others(view: str, name: str, file: Path) -> str:
+def _shown(view: str, name: str, file: Path) -> list[str]:
+    """What of a file is shown, of which one was found: all strategies of a file that was named."""
+    strategies = declared_strategies(file) if view.endswith(".sql") else ()
+    return [*strategies] if len(strategies) > 1 and name in strategies else [name]
+
+
+def _others(view: str, shown: Sequence[str], file: Path) -> str:
     """A line with the other views of a file that was named."""
-    others = [one for one in declared_views(file) if one != name] if view.endswith(".sql") else []
+    others = [one for one in declared_views(file) if one not in shown] if view.endswith(".sql") else []
     return f"the file has other views: {', '.join(f'{view}:{one}' for one in others)}\n" if others else ""
 
 

@@ -368,6 +368,25 @@ def test_explain_names_the_other_views_of_a_file(orderbook: Program, tmp_path: P
     assert wrong.status == 2 and "no view is named 'leest'; did you mean 'least'?" in wrong.err
 
 
+def test_explain_shows_all_strategies_of_a_file(orderbook: Program, tmp_path: Path) -> None:
+    of = "SELECT venue, symbol, '{}' AS side, {} AS price, 1 AS volume FROM touch;"
+    file = write(
+        tmp_path / "pair.sql",
+        f"CREATE STRATEGY lower AS {of.format('buy', 'bid')} CREATE VIEW few AS SELECT 1 AS n;"
+        f"CREATE STRATEGY upper AS {of.format('sell', 'ask')}",
+    )
+    both = orderbook("explain", file).out
+    first, second = (orderbook("explain", f"{file}:{name}").out for name in ("lower", "upper"))
+    assert "upper runs in the compiled loop" in second
+    named = f"the file has other views: {file}:few\n"
+    assert both.replace(named, "") == f"{first}\n{second}" and named in both
+    told = json.loads(orderbook("explain", file, "--json").out)
+    assert told["view"] == "upper" and list(told["strategies"]) == ["lower", "upper"]
+    assert told["strategies"]["upper"]["columns"] == told["columns"]
+    one = orderbook("explain", file, "--stage", "m3").out
+    assert one == orderbook("explain", f"{file}:upper", "--stage", "m3").out
+
+
 def test_explain_gives_a_cost_for_every_statement(orderbook: Program) -> None:
     result = orderbook("explain", "sobi")
     assert result.status == 0
