@@ -194,6 +194,49 @@ def test_a_page_that_is_opened_shows_what_an_open_one_does(
         assert other.problems == []
 
 
+def candles_of(trades: list[list[Any]], seconds: int) -> dict[int, list[int]]:
+    """Open, high, low, close, lots bought, sold and of no side, by the second at which a candle begins."""
+    found: dict[int, list[list[Any]]] = {}
+    for trade in trades:
+        found.setdefault(int(trade[1] // (1000 * seconds)) * seconds, []).append(trade)
+    return {
+        start: [
+            own[0][2], max(trade[2] for trade in own), min(trade[2] for trade in own), own[-1][2],
+            *(sum(trade[3] for trade in own if trade[4] == side) for side in ("buy", "sell", "")),
+        ]
+        for start, own in found.items()
+    }  # fmt: skip
+
+
+CANDLES = "({ candles: orderbook.candles(), trades: orderbook.past().trades })"
+
+
+def test_candles_and_cumulative_delta_are_those_of_the_trades(page: Page) -> None:
+    """Also of a page that was not there when they happened."""
+    choose = "choice => { choice.value = '%s'; choice.dispatchEvent(new Event('change')); }"
+    drawn = COLOURS % "document.querySelector('.candles canvas')"
+    for seconds in (1, 5, 15, 60):
+        page.evaluate(f"({choose % seconds})({element('candles-interval')})")
+        page.until(f"orderbook.candles().length && orderbook.candles().every(([at]) => at % {seconds} === 0)")
+        # The last may have had a trade since it was drawn.
+        page.until(f"orderbook.candles().length > {1 if seconds > 5 else 4}", 90)
+        told = page.evaluate(CANDLES)
+        expected, cumulative = candles_of(told["trades"], seconds), 0
+        first = told["candles"][0][0]
+        assert [candle[0] for candle in told["candles"]][:-1] == [
+            start for start in sorted(expected) if first <= start < told["candles"][-1][0]
+        ]
+        for start, *candle, delta in told["candles"][:-1]:
+            bought, sold = expected[start][4:6]
+            cumulative += bought - sold
+            assert candle == expected[start] and delta == cumulative
+        page.until(f"{drawn} > 2")
+    reading = f"{element('candles-reading')}.textContent"
+    assert page.evaluate(f"/^\\d\\d:\\d\\d:00  O [\\d.]+  H [\\d.]+  L [\\d.]+  C [\\d.]+$/.test({reading})")
+    assert page.evaluate(f"{element('delta-reading')}.textContent").startswith("Cumulative delta ")
+    assert page.problems == []
+
+
 # Whether a heat map that has painted a book's own columns shows those of the server once they are there.
 PAINTED = """(async () => {
   const { Raster } = await import("/static/heatmap/raster.js");
@@ -345,7 +388,7 @@ def test_every_size_and_theme_draws(
         page.picture(pictures / f"{theme}-{width}.png")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         if width < 500:
-            for name in ("heatmap", "trades", "views", "sql"):
+            for name in ("heatmap", "candles", "trades", "views", "sql"):
                 page.click(f"tab-{name}")
                 page.until(f"{element('pane-' + name)}?.clientHeight > 300 && !{element('pane-ladder')}")
             page.click("tab-heatmap")

@@ -10,6 +10,7 @@ import { askToken, forgetToken, knownToken } from "./core/token.js";
 import { HeatPane } from "./heatmap/pane.js";
 import { LadderPane } from "./ladder/pane.js";
 import { AlertsPane } from "./panes/alerts.js";
+import { CandlesPane } from "./panes/candles.js";
 import { DepthPane } from "./panes/depth.js";
 import { ExplainPane } from "./panes/explain.js";
 import { HealthPane } from "./panes/health.js";
@@ -35,6 +36,7 @@ const alerts = new Alerts(connection, store);
 
 const ladder = new LadderPane(store);
 const heat = new HeatPane(store);
+const candles = new CandlesPane(store);
 const views = new ViewsPane(store, connection);
 const strategies = new StrategiesPane(store);
 const sql = new SqlPane(store, connection, (view) => {
@@ -47,7 +49,7 @@ const log = new LogPane(store, (view, version) => {
   layout.reveal("explain");
 });
 const inOrder = [
-  ladder, heat, new DepthPane(store), new TradesPane(store), views, strategies, log,
+  ladder, heat, candles, new DepthPane(store), new TradesPane(store), views, strategies, log,
   new AlertsPane(store, connection, alerts), sql, explain, new HealthPane(store),
 ];
 const panes = new Map(inOrder.map((pane) => [pane.id, pane]));
@@ -60,7 +62,7 @@ listenForKeys(
   {
     " ": () => ladder.recentre(), c: () => ladder.recentre(), a: () => ladder.toggleAuto(), n: () => ladder.toggleEmpty(),
     g: () => ladder.regroup(1), G: () => ladder.regroup(-1), f: () => heat.freeze(), t: () => strip.nextTheme(), "?": help,
-    l: reveal("ladder"), h: reveal("heatmap"), d: reveal("depth"), s: reveal("trades"), v: reveal("views"), q: reveal("sql"),
+    l: reveal("ladder"), h: reveal("heatmap"), k: reveal("candles"), d: reveal("depth"), s: reveal("trades"), v: reveal("views"), q: reveal("sql"),
     x: reveal("explain"), p: reveal("strategies"), o: reveal("log"), r: reveal("alerts"), e: reveal("health"),
     z: () => {
       const focused = document.activeElement?.closest(".pane")?.dataset.testid?.slice("pane-".length);
@@ -104,6 +106,7 @@ window.orderbook = Object.freeze({
       seconds: book.seconds.rows(), minutes: book.minutes.rows(), volume: [...book.volume],
     };
   },
+  candles: () => candles.drawn,
   charted: () => ({ view: views.charted, profit: strategies.charted }),
   connection: () => ({ state: connection.state, silence: connection.silence, messages: connection.messages, bytes: connection.bytes }),
   drawTimes,

@@ -2,7 +2,7 @@
 import { make } from "./dom.js";
 
 const HELP = [
-  ["Page", [["1 – 9", "instrument"], ["L  H  D", "ladder, heat map, depth"], ["S", "time & sales"], ["V", "views"], ["Q", "SQL"], ["X", "explain"], ["P", "strategies"], ["O", "log"], ["R", "alerts and rules"], ["E", "engine and feeds"], ["T", "theme: system, light, dark"], ["Z", "the focused pane alone, or all"], ["?", "this list"], ["Tab", "next control; splitters move by arrow keys"]]],
+  ["Page", [["1 – 9", "instrument"], ["L  H  K  D", "ladder, heat map, candles, depth"], ["S", "time & sales"], ["V", "views"], ["Q", "SQL"], ["X", "explain"], ["P", "strategies"], ["O", "log"], ["R", "alerts and rules"], ["E", "engine and feeds"], ["T", "theme: system, light, dark"], ["Z", "the focused pane alone, or all"], ["?", "this list"], ["Tab", "next control; splitters move by arrow keys"]]],
   ["Ladder", [["Space  C", "recentre"], ["A", "auto recentre"], ["G  Shift G", "coarser, finer prices"], ["N", "hide prices without orders"], ["↑ ↓  PgUp PgDn  wheel", "scroll"]]],
   ["Heat map", [["F", "freeze, or go on"], ["+ −  wheel", "zoom time"], ["Shift ↑ ↓  Shift wheel", "zoom price; also wheel on the axis, and pinch"], ["arrows, drag", "move"], ["Home", "newest, market in the middle"]]],
   ["SQL", [["Ctrl Enter", "run"], ["Alt ↑ ↓", "earlier statements"]]],

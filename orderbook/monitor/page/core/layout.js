@@ -9,8 +9,9 @@ const LEAST = 0.12;
 const initial = () => [
   { size: 0.385, groups: [{ size: 1, panes: ["ladder"], active: "ladder" }] },
   { size: 0.365, groups: [
-    { size: 0.62, panes: ["heatmap"], active: "heatmap" },
-    { size: 0.38, panes: ["views", "sql", "explain", "health"], active: "views" },
+    { size: 0.46, panes: ["heatmap"], active: "heatmap" },
+    { size: 0.26, panes: ["candles"], active: "candles" },
+    { size: 0.28, panes: ["views", "sql", "explain", "health"], active: "views" },
   ] },
   { size: 0.25, groups: [
     { size: 0.36, panes: ["trades"], active: "trades" },

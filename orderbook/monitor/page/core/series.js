@@ -1,14 +1,12 @@
 /** Lines over time, drawn by uPlot; kept to a number of points, and of lines. */
 import { cell, clock } from "./format.js";
 import { theme } from "./theme.js";
+import { decimals } from "./ticks.js";
 
 /** Told apart by lightness and dash as well as by hue. */
 const DASHES = [[], [6, 3], [2, 2], [10, 3, 2, 3]];
 const KEPT = 2400;
 const MOST_NAMES = 24;
-
-/** Decimals that tell places apart that are `step` apart. */
-const decimals = (step) => Math.min(12, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
 
 export class Series {
   #plot = null;

@@ -13,5 +13,8 @@ export function roundStep(least, whole = true) {
   }
 }
 
+/** Decimals that tell places apart that are `step` apart. */
+export const decimals = (step) => Math.min(12, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
+
 /** Milliseconds between marks of a time axis that are at least `least` apart. */
 export const timeStep = (least) => 1000 * (SECONDS.find((seconds) => seconds * 1000 >= least) ?? 3600);
