@@ -143,7 +143,7 @@ class AskedOrders:
     def _in_loop(self) -> bool:
         """Whether the loop sends what is asked for now. Raises OrderbookError for too much."""
         compiled = self._compiled
-        if not self._queue.in_views or compiled is None or not compiled.in_loop or compiled.asked_apart:
+        if not self._queue.in_views or compiled is None or not compiled.sends or compiled.asked_apart:
             return False
         if compiled.requested >= MOST_REQUESTS:
             raise OrderbookError(_TOO_MANY)

@@ -310,6 +310,11 @@ class CompiledMethods:
         return calls
 
     @property
+    def sends(self) -> bool:
+        """Whether the loop sends what is asked for."""
+        return self.in_loop and not self.words[_PLACES["logged"]]
+
+    @property
     def sent(self) -> int:
         """How many requests of the message at hand were sent in the loop."""
         found: int = self.words[_PLACES["sent"]]

@@ -421,8 +421,9 @@ class StrategyHost:
         """Whose compiled methods the loop calls from now on. free: as far as books and the run go. state: of
         the engine's runtime."""
         if self._desks:
-            logged = self._log is not _NO_LOG or self._replayed or self._performed
-            self._desks.look(free and not (self.silent or logged or self.halted is not None), state)
+            again = self.silent or self._replayed or self._performed
+            free = free and not again and self.halted is None
+            self._desks.look(free, state, self._log is not _NO_LOG)
         return self._desks
 
     def leave_loop(self) -> None:

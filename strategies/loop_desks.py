@@ -60,6 +60,8 @@ class LoopDesks:
             for runner in runners
             if runner.compiled is not None and runner.runs_in_loop and runner.name not in out
         ]
+        # Of methods in Python the loop sends the orders alone, which Python has to where there is a log.
+        self._called = [runner for runner in self._runners if runner.knows_fields]
         self._all = runners
         # By instrument how much further the next of its symbol is, after the last the first; 0: it is alone.
         self._siblings = np.zeros(len(instruments), np.int64)
@@ -68,6 +70,9 @@ class LoopDesks:
             places.setdefault(one.symbol, []).append(index)
         for same in places.values():
             self._siblings[same] = np.roll(same, -1) - np.array(same)
+        # Those of which the loop sends the orders, or calls methods at least, with a log or without.
+        self._inside: dict[Runner, None] = {}
+        self._logged = False
         self._watched: Sequence[Subscription] | None = None
         self._program: CompiledProgram | None = None
         self._relations: LoopRelations | None = None
@@ -78,8 +83,7 @@ class LoopDesks:
         # Of those that are told of messages of their own alone, these.
         self._own: list[NDArray[np.int64]] = []
         # Whether the loop calls them, and Python learns of that at once.
-        self._on = False
-        self._at_once = any(runner.learns_at_once for runner in self._runners)
+        self._on = self._at_once = False
         self.handlers = self.desks = self.count = self.relations = 0
 
     def __bool__(self) -> bool:
@@ -90,18 +94,20 @@ class LoopDesks:
         """Whether Python is to know what the loop did whenever that comes back."""
         return self._on and self._at_once
 
-    def look(self, free: bool, state: int = 0) -> None:
+    def look(self, free: bool, state: int = 0, logged: bool = False) -> None:
         """Says what the loop is given. free: nothing but strategies keeps it from calling their methods.
-        state: of the engine's runtime."""
+        state: of the engine's runtime. logged: what is asked for is in a log before it is done."""
         engine = self._engine
         if not (free and isinstance(engine, GatedEngine) and engine.unobserved):
             self._switch(False)
             return
-        alive = [runner for runner in self._runners if runner.alive]
+        alive = [runner for runner in (self._called if logged else self._runners) if runner.alive]
         same = engine.watched is self._watched and engine.program is self._program
-        if not same or len(alive) != self._count:
+        if not same or len(alive) != self._count or logged != self._logged:
             self._switch(False)
             self._watched, self._program, self._count = engine.watched, engine.program, len(alive)
+            self._inside, self._logged = dict.fromkeys(alive), logged
+            self._at_once = any(runner.learns_at_once for runner in alive)
             self._build(engine, alive)
         if alive and not self._on and self.why_not is None:
             self._switch(True)
@@ -116,10 +122,11 @@ class LoopDesks:
     def _switch(self, on: bool) -> None:
         if self._on:
             self._learn()
-        for runner in self._runners if on or self._on else ():
+        for runner in self._inside if on or self._on else ():
             exchange = _exchange(runner)
             exchange.told_apart = on and runner.alive
             runner.desk.in_loop = exchange.told_apart
+            runner.desk.row["logged"] = self._logged
             if _client(runner).watches_drawdown:
                 # Python values what is held at every message.
                 runner.client.stirred.update(runner.instruments)
@@ -226,7 +233,7 @@ class LoopDesks:
 
     def learn(self) -> list[tuple[Runner, OrderNews]]:
         """What desks did and were told in the loop; see `PaperClient.learn`."""
-        found = [(runner, runner.learn()) for runner in (self._runners if self._on else ())]
+        found = [(runner, runner.learn()) for runner in (self._inside if self._on else ())]
         return [(runner, news) for runner, news in found if news is not None]
 
 

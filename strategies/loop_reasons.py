@@ -65,10 +65,10 @@ def loop_notes(
     own = compiled_methods(kind)
     if not own and not issubclass(kind, OrderView):
         return [
-            f"{strategy.name} is called by Python: its methods are not compiled; in replays and backtests "
-            "the compiled loop checks their conditions, and sends the orders of those of on_view"
+            f"{strategy.name} is called by Python: its methods are not compiled; the compiled loop checks "
+            "their conditions and, without a log, sends the orders of those of on_view"
         ]
-    found = [f"{strategy.name} runs in the compiled loop of replays and backtests"]
+    found = [f"{strategy.name} runs in the compiled loop; in a run with a log Python sends its orders"]
     watched = () if issubclass(kind, OrderView) else [watch.method for watch in watches_of(kind)]
     trades = () if kind.on_trade is Strategy.on_trade else ("on_trade",)
     for method in (*(one for one in watched if one not in own), *timers_in_python(kind), *trades):

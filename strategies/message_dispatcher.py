@@ -58,20 +58,23 @@ class LastTimes:
         self._latest = max(saved, default=0)
 
     def _look(self) -> None:
-        parts, self._parts, self._waiting = self._parts, [], 0
-        for events in parts:
-            if not len(events):
-                continue
-            # A message has the time of its first event, and the run's time never goes back.
-            starts = np.flatnonzero(np.append(True, events["flags"][:-1] & _LAST))
-            received = events["receive_time"].take(starts)
-            times = np.where(received, received, events["exchange_time"].take(starts))
-            times = np.maximum.accumulate(np.maximum(times, self._latest))
-            self._latest = int(times[-1])
-            own = events["instrument"]
-            known = (own >= 0) & (own < len(self._times))
-            # Of an instrument that is there several times the last is kept.
-            self._times[own[known]] = np.repeat(times, np.diff(starts, append=len(events)))[known]
+        parts, self._parts, self._waiting = [part for part in self._parts if len(part)], [], 0
+        if not parts:
+            return
+        # Live, a part is a few events.
+        events = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        # A message, and what of one comes apart, has the time of its first event; the run's never goes back.
+        begins = np.append(True, events["flags"][:-1] & _LAST)
+        begins[np.cumsum([len(part) for part in parts[:-1]], dtype=np.int64)] = True
+        starts = np.flatnonzero(begins)
+        received = events["receive_time"].take(starts)
+        times = np.where(received, received, events["exchange_time"].take(starts))
+        times = np.maximum.accumulate(np.maximum(times, self._latest))
+        self._latest = int(times[-1])
+        own = events["instrument"]
+        known = (own >= 0) & (own < len(self._times))
+        # Of an instrument that is there several times the last is kept.
+        self._times[own[known]] = np.repeat(times, np.diff(starts, append=len(events)))[known]
 
 
 def keys_of(definition: StrategyDefinition, instruments: Instruments) -> Sequence[str | None]:

@@ -63,6 +63,7 @@ LOOP = np.dtype(
         ("width", "i8"),
         ("messages", "i8"),  # how many have ended
         ("latencies", "i8"),  # address of a LatencyHistogram's words, from receipt to views; 0: not measured
+        ("called", "i8"),  # and of those until compiled methods were called
         ("ahead", "i8"),  # ns, how far the clock of receive times is ahead of the monotonic one
         ("clock", "i8"),  # address of the seconds and nanoseconds of that
         ("handlers", "i8"),  # address of HANDLER, by watch; 0: Python is told of every firing
@@ -75,7 +76,7 @@ LOOP = np.dtype(
 (
     _EVENTS, _COUNT, _TIMES, _PLACE, _FIRST, _END, _ACTIONS, _TOLD_BY, _NUMBER, _TIME, _NOW, _PHASE, _ALONE,
     _CONDITIONS, _BOOKS, _WOKEN, _CHANGE, _STATE_AT, _PROGRESS, _STOP, _MAP, _FITS, _KINDS, _VALUES, _WIDTH,
-    _MESSAGES, _LATENCIES, _AHEAD, _CLOCK, _HANDLERS, _DESKS, _DESKS_COUNT, _RELATIONS, _ORIGIN,
+    _MESSAGES, _LATENCIES, _CALLED, _AHEAD, _CLOCK, _HANDLERS, _DESKS, _DESKS_COUNT, _RELATIONS, _ORIGIN,
 ) = range(len(LOOP.names or ()))  # fmt: skip
 
 # Phases: between messages, while books apply one, while views do.
@@ -172,23 +173,26 @@ def _fit(loop: Record, context: Record) -> bool:
 
 
 @jit()
-def _note_latency(loop: Record) -> None:
-    """Counts the latency of the message at hand, of which all views are fresh."""
+def _note_latency(loop: Record, called: bool) -> None:
+    """Counts the latency of the message at hand, of which all views are fresh. called: compiled methods were
+    called at it."""
     read_clock(_MONOTONIC, loop.clock)
     now = 1_000_000_000 * load(loop.clock) + load(loop.clock + 8) + loop.ahead
     latency = max(0, now - _event_at(loop.events + _EVENT_BYTES * loop.first).receive_time)
     shift = 0
     while latency >> shift >= STEPS:
         shift += 1
-    for word in (shift * (STEPS // 2) + (latency >> shift), COUNT):
-        store(loop.latencies + 8 * word, load(loop.latencies + 8 * word) + 1)
-    greatest = loop.latencies + 8 * MAXIMUM
-    store(greatest, max(load(greatest), latency))
+    for number in range(2 if called else 1):
+        words = loop.called if number else loop.latencies
+        for word in (shift * (STEPS // 2) + (latency >> shift), COUNT):
+            store(words + 8 * word, load(words + 8 * word) + 1)
+        store(words + 8 * MAXIMUM, max(load(words + 8 * MAXIMUM), latency))
 
 
 @jit()
 def _refresh(loop: Record, context: Record) -> bool:
     """Lets views take the changes of the message at hand; whether there is nothing left to do."""
+    called = False
     while loop.change < context.written:
         values = loop.values if loop.fits != 0 else context.values
         stride = 8 * loop.width if loop.fits != 0 else context.row_bytes
@@ -202,12 +206,12 @@ def _refresh(loop: Record, context: Record) -> bool:
         ):
             return False
         else:
-            loop.change = ~loop.stop
+            loop.change, called = ~loop.stop, True
     loop.phase = BETWEEN
     loop.number += 1
     loop.messages += 1
     if loop.latencies != 0:
-        _note_latency(loop)
+        _note_latency(loop, called)
     return True
 
 
@@ -324,16 +328,19 @@ class MessageLoop:
     """Applies events to a feed's books and engine, and tells its strategies what is theirs to know.
 
     Every message has the outcome of being applied alone. `latencies` are those from the receipt of a message,
-    where it is live, until its views are fresh. `fit` is to be called before the first, and
-    whenever the program's relations are others.
+    where it is live, until its views are fresh, and `called` those until compiled methods were called. `fit`
+    is to be called before the first, and whenever the program's relations are others.
     """
 
-    def __init__(self, feed: Feed, books: Books, latencies: LatencyHistogram) -> None:
+    def __init__(
+        self, feed: Feed, books: Books, latencies: LatencyHistogram, called: LatencyHistogram
+    ) -> None:
         self._feed, self._books = feed, books
         self._loops = np.zeros(1, LOOP)
         self._words = memoryview(self._loops.view(np.uint8)).cast("q")  # type: ignore[arg-type]
         self._address = int(self._loops.ctypes.data)
         self._clock, self._latencies = np.zeros(2, np.int64), latencies.address
+        self._words[_CALLED] = called.address
         self._out = MessageChanges()
         self._kinds, self._values = np.empty(0, np.int16), np.empty((0, 0), np.int64)
         self._words[_CLOCK], self._words[_BOOKS] = self._clock.ctypes.data, books.address
@@ -393,7 +400,7 @@ class MessageLoop:
                 self._apart(len(events) if together and not watches else self._message_end())
                 continue
             if watches:
-                desks = host.loop_desks(self._books.all_valid and not live, words[_STATE_AT])
+                desks = host.loop_desks(self._books.all_valid, words[_STATE_AT])
                 words[_HANDLERS], words[_RELATIONS] = desks.handlers, desks.relations
                 words[_DESKS], words[_DESKS_COUNT] = desks.desks, desks.count
                 if desks.relations:

@@ -155,7 +155,7 @@ class _Part:
         self.host, self.engine = _Host(), _Engine(runtime, self._note)
         self.fired: list[_Fired] = []
         self._books = books
-        self._loop = MessageLoop(cast(Feed, self), books, self.latencies)
+        self._loop = MessageLoop(cast(Feed, self), books, self.latencies, self.latencies)
         self._picks = np.zeros(1, _PICK)
         self._pick = self._picks[0]
         self._pick["own"], self._pick["owners"], self._pick["instruments"] = (

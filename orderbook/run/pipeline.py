@@ -101,7 +101,7 @@ class Pipeline:
             self._loop: MessageLoop | PartitionedLoop
             if engine.partitions is None:
                 self.books = Books(instruments, engine.dictionary)
-                self._loop = MessageLoop(self, self.books, self.to_views)
+                self._loop = MessageLoop(self, self.books, self.to_views, self.to_callbacks)
             else:
                 self.books = books = partitioned_books(engine, engine.partitions, instruments)
                 self._loop = PartitionedLoop(self, books, self.to_views)

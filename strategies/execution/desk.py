@@ -85,6 +85,7 @@ DESK = np.dtype(
         ("notionals", "i8"),  # address of NOTIONAL[instruments]
         ("worth", "i8"),  # address of WORTH; 0: nobody limits how far it may fall
         ("tied", "i8"),  # whether orders are tied to others
+        ("logged", "i8"),  # whether Python sends what is asked for, which is in a log before
         (BEYOND, "i8"),  # the line at which a method had an integer of too many bits; 0: none has
     ]
 )

@@ -316,6 +316,9 @@ def _send(address: int, request: Record, now: int, first: int, time: int) -> Non
 def _send_all(address: int, now: int, first: int, time: int) -> bool:
     """Sends what is asked for; False where Python is to go on with that."""
     desk = desk_at(address)
+    if desk.logged != 0:
+        nothing: bool = desk.requests_count == 0
+        return nothing
     desk.sent += desk.requests_count - desk.requests_first
     sending: bool = desk.sent <= MOST_REQUESTS
     while sending and desk.requests_first < desk.requests_count:

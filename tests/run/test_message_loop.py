@@ -12,7 +12,7 @@ from orderbook.market.events import EVENT, Action, BookState, Flag
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.run.pipeline import Pace, Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
-from orderbook.strategies.strategy import Strategy, StrategyDefinition, on_timer, on_view
+from orderbook.strategies.strategy import Strategy, StrategyDefinition, compiled, on_timer, on_view
 from orderbook.views.compilation import compile_views
 
 INSTRUMENTS = Instruments(
@@ -192,3 +192,38 @@ def test_a_live_message_has_a_latency_of_its_own() -> None:
     assert measured.count == told.pipeline.messages == 50
     # Each has waited a millisecond longer than the next, besides what this takes.
     assert measured.maximum - measured.percentile(1) > 30e6 and measured.maximum >= 50e6
+
+
+class Counting(Strategy):
+    """Counts changes of one view in machine code."""
+
+    seen: int = 0
+
+    @on_view("best", fire="change")
+    @compiled
+    def changed(self, row):  # type: ignore[no-untyped-def]
+        self.seen += 1
+
+
+def test_compiled_methods_are_called_live_and_their_latency_counts() -> None:
+    events = np.concatenate([event_of(np.random.default_rng(seed)) for seed in range(50)])
+    now = 10**18
+    events["flags"], events["receive_time"] = Flag.LAST, now - 1_000_000 * np.arange(50, 0, -1)
+    pipeline = Pipeline(
+        GatedEngine(compile_views(VIEWS), "numba"), INSTRUMENTS, [StrategyDefinition(Counting)]
+    )
+    pipeline.clock = lambda: now
+    pipeline.start()
+    valid = np.zeros(len(INSTRUMENTS), EVENT)
+    valid["instrument"], valid["action"] = range(len(INSTRUMENTS)), Action.STATE
+    valid["volume"], valid["flags"] = BookState.VALID, Flag.LAST
+    pipeline.apply(valid)
+    for start in range(0, len(events), 10):
+        pipeline.apply(events[start : start + 10], "live")
+    (own,) = pipeline.host.summary()
+    strategy = pipeline.host._runners[0]._strategy
+    # An event here is of one row.
+    assert isinstance(strategy, Counting)
+    assert strategy.seen == own.callbacks == pipeline.to_callbacks.count > 5
+    assert pipeline.host.loop_desks(True, 1).handlers != 0
+    assert pipeline.to_callbacks.maximum >= 1e6

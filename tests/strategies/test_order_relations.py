@@ -393,7 +393,7 @@ def test_what_leaves_the_loop_is_said_with_its_reason(program: CompiledProgram) 
         return loop_notes(program.program, own, beside, options)
 
     assert notes(made, OPTIONS["drawn, limited"], others) == [
-        "made runs in the compiled loop of replays and backtests"
+        "made runs in the compiled loop; in a run with a log Python sends its orders"
     ]
     tiers = {"tiers": [{"volume": D(1000), "maker": D(1), "taker": D(2)}]}
     assert notes(made, trading(fees=tiers), others) == notes(made, OPTIONS["late"], others)

@@ -78,10 +78,11 @@ STRATEGIES = {
     "by venue, SQL, compiled": (
         "session_again:KeptByVenue", "strategies.micro_price_maker:MicroPriceMaker", "restless",
     ),
+    "in the loop": ("compiled_rules:Quoter",),
 }  # fmt: skip
 _TABLES = {
     "Kept": "volume = 2", "KeptTogether": "volume = 2", "KeptByVenue": "volume = 2",
-    "SobiBand": "half_life = 0.3\nthreshold = 0.5",
+    "Quoter": "size = 2", "SobiBand": "half_life = 0.3\nthreshold = 0.5",
     "MicroPriceMaker": "half_spread = 0.0001\nvolume = 2\nmost = 6",
 }  # fmt: skip
 
