@@ -135,6 +135,90 @@ def test_instruments_are_linked(page: Page) -> None:
     page.until("orderbook.ladder()?.symbol === 'BTC-USD'")
 
 
+def choose(page: Page, name: str, text: str) -> None:
+    """Choose the option of a select that says so."""
+    option = f"[...select.options].find(one => one.text === {json.dumps(text)})"
+    told = "select.dispatchEvent(new Event('change'))"
+    page.evaluate(f"(select => {{ select.value = {option}.value; {told}; }})({element(name)})")
+
+
+def test_markets_stand_beside_one_another(page: Page, monitored: Running) -> None:
+    beside = "orderbook.beside()"
+    assert page.evaluate(beside) == []
+    page.click("beside")
+    page.until(f"{beside}[0]?.symbol === 'ETH-USD' && {beside}[0].doubt === ''")
+    page.click("beside")
+    page.until(f"{beside}[1]?.symbol === 'SOL-USD' && {element('beside')}.disabled")
+    frames: dict[str, list[dict[str, dict[int, int]]]] = {}
+    seen = []
+    with monitored.client() as client:
+        client.subscribe(topic="book", venue="coinbase", symbol="ETH-USD", depth=200)
+        for frame in client.frames("book", 4.0):
+            frames.setdefault(frame["time"], []).append(levels_of(frame))
+            seen.append(page.evaluate(f"{beside}[0]"))
+    known = [shown for shown in seen if len(frames.get(shown["time"], ())) == 1]
+    assert len(known) >= 10
+    for shown in known:
+        assert_same(shown, frames[shown["time"]][0])
+    assert page.evaluate(SHOWN)["symbol"] == "BTC-USD"
+    page.until(f"{COLOURS % element('heatmap-2')} > 10 && {COLOURS % element('heatmap-3')} > 10")
+    # Two of the same instrument show one book, which goes on where one of them is closed.
+    choose(page, "instrument-of-ladder-2", "BTC-USD")
+    page.until(f"{beside}[0].symbol === 'BTC-USD' && {beside}[0].time === {SHOWN}.time")
+    page.click("close-heatmap-2")
+    page.until(f"{beside}.length === 1 && {beside}[0].symbol === 'SOL-USD' && !{element('beside')}.disabled")
+    frames_before = page.evaluate("orderbook.book().frames")
+    page.until(f"orderbook.book().frames > {frames_before} + 10 && orderbook.doubt() === ''")
+    page.click("close-ladder-3")
+    page.until(f"{beside}.length === 0")
+    assert page.problems == []
+
+
+WIDTHS = """Object.fromEntries([...document.querySelectorAll('.pane')].map(
+  pane => [pane.dataset.testid, [pane.clientWidth, pane.clientHeight]]))"""
+
+
+def test_layouts_are_kept_under_a_name(page: Page, monitored: Running) -> None:
+    """With what is shown, sizes and instruments; also after the page was closed."""
+    name = "<b>two</b> markets"
+    standing = page.evaluate(WIDTHS)
+    page.click("beside")
+    page.until("orderbook.beside()[0]?.symbol === 'ETH-USD'")
+    choose(page, "instrument-of-ladder-2", "SOL-USD")
+    page.evaluate("document.querySelector('.pane[data-testid=pane-depth]').parentElement"
+                  ".querySelector('[aria-label=\"Hide Depth\"]').click()")  # fmt: skip
+    page.evaluate("document.querySelector('.splitter.vertical').focus()")
+    for _ in range(4):
+        page.press("ArrowLeft")
+    page.press("2")
+    page.until(f"{SHOWN}.symbol === 'ETH-USD' && orderbook.beside()[0].symbol === 'SOL-USD'")
+    shown = page.evaluate(WIDTHS)
+    assert "pane-ladder-2" in shown and "pane-depth" not in shown
+    menu = "document.querySelector('.acts details.menu')"
+    page.evaluate(f"{menu}.open = true")
+    page.until(f"{element('layout-save')} !== null")
+    page.click("layout-save")
+    page.until(f"{element('layout-problem')}.textContent === 'A layout has a name.'")
+    page.fill("layout-name", name)
+    page.click("layout-save")
+    page.until(f"{element('layout-use')}?.textContent === {json.dumps(name)}")
+    page.click("reset-layout")
+    page.until(f"!{element('pane-ladder-2')}")
+    assert page.evaluate(WIDTHS) == standing
+    page.press("1")
+    page.go(monitored.url)
+    page.until(f"{SHOWN}?.symbol === 'BTC-USD'")
+    page.evaluate(f"{menu}.open = true")
+    page.until(f"{element('layout-use')} !== null")
+    page.click("layout-use")
+    page.until(f"{SHOWN}?.symbol === 'ETH-USD' && orderbook.beside()[0]?.symbol === 'SOL-USD'")
+    assert page.evaluate(WIDTHS) == shown
+    page.until(f"{element('layout-drop')} !== null")
+    page.click("layout-drop")
+    page.until(f"!{element('layout-drop')}")
+    assert page.problems == []
+
+
 def test_a_view_is_added_in_the_sql_box_and_updates(page: Page) -> None:
     page.click("tab-sql")
     page.fill("sql-text", "SELECT symbol, COUNT(*) AS n, SUM(volume) AS volume FROM bids GROUP BY symbol")
@@ -387,6 +471,12 @@ def test_every_size_and_theme_draws(
         page.until("orderbook.ladder() && orderbook.doubt() === '' && orderbook.book().frames > 20")
         page.picture(pictures / f"{theme}-{width}.png")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        for label in ("Size from", "Time & sales"):
+            seen = (
+                f"[...document.querySelectorAll('.group-head *')].find(one => one.textContent === '{label}')"
+            )
+            fits = "(one => !one || (one.offsetHeight <= 26 && one.scrollWidth <= one.clientWidth + 1))"
+            assert page.evaluate(f"{fits}({seen})"), label
         if width < 500:
             for name in ("heatmap", "candles", "trades", "views", "sql"):
                 page.click(f"tab-{name}")

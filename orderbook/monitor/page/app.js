@@ -1,15 +1,18 @@
 /** Puts the page together. */
 import { Alerts } from "./core/alerts.js";
+import { Books, keyOf } from "./core/books.js";
 import { Connection } from "./core/connection.js";
 import { help, listenForKeys } from "./core/keys.js";
 import { Layout } from "./core/layout.js";
+import { Layouts } from "./core/layouts.js";
 import { drawTimes } from "./core/scheduler.js";
-import { keyOf, Store } from "./core/store.js";
+import { Store } from "./core/store.js";
 import { bannerIn, Strip } from "./core/strip.js";
 import { askToken, forgetToken, knownToken } from "./core/token.js";
 import { HeatPane } from "./heatmap/pane.js";
 import { LadderPane } from "./ladder/pane.js";
 import { AlertsPane } from "./panes/alerts.js";
+import { Beside } from "./panes/beside.js";
 import { CandlesPane } from "./panes/candles.js";
 import { DepthPane } from "./panes/depth.js";
 import { ExplainPane } from "./panes/explain.js";
@@ -31,12 +34,14 @@ function address() {
 
 const byId = (id) => document.getElementById(id);
 const connection = new Connection(address);
-const store = new Store(connection);
+const books = new Books(connection);
+const store = new Store(connection, books);
 const alerts = new Alerts(connection, store);
 
 const ladder = new LadderPane(store);
 const heat = new HeatPane(store);
 const candles = new CandlesPane(store);
+const beside = new Beside(store, connection, books);
 const views = new ViewsPane(store, connection);
 const strategies = new StrategiesPane(store);
 const sql = new SqlPane(store, connection, (view) => {
@@ -50,11 +55,13 @@ const log = new LogPane(store, (view, version) => {
 });
 const inOrder = [
   ladder, heat, candles, new DepthPane(store), new TradesPane(store), views, strategies, log,
-  new AlertsPane(store, connection, alerts), sql, explain, new HealthPane(store),
+  new AlertsPane(store, connection, alerts), sql, explain, new HealthPane(store), ...beside.panes,
 ];
 const panes = new Map(inOrder.map((pane) => [pane.id, pane]));
 const layout = new Layout(byId("desk"), byId("tabs"), panes);
-const strip = new Strip(byId("strip"), store, connection, { layout, panes, help });
+beside.layout = layout;
+const layouts = new Layouts(layout, [store, ...beside.markets]);
+const strip = new Strip(byId("strip"), store, connection, { layout, layouts, panes, beside, help });
 alerts.on("alert", bannerIn(byId("banner"), () => layout.reveal("alerts")));
 
 const reveal = (id) => () => layout.reveal(id, true);
@@ -89,6 +96,8 @@ connection.on("lost", async () => {
 /** What tests and the curious may read; nothing can be changed through it. */
 window.orderbook = Object.freeze({
   ladder: () => ladder.shownRows,
+  /** The ladders of the markets beside the chosen one. */
+  beside: () => beside.ladders.map(({ shownRows }) => shownRows),
   book: () => {
     const { book } = store;
     return book && { venue: book.venue, symbol: book.symbol, time: book.timeText, state: book.state, frames: book.frames, trades: book.trades.length };

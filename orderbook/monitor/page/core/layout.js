@@ -1,5 +1,6 @@
 /** Panes in columns of groups; a group shows one of its panes, splitters between them are dragged or moved by keys. */
 import { make } from "./dom.js";
+import { Emitter } from "./emitter.js";
 import { forget, load, save } from "./storage.js";
 
 const PHONE = matchMedia("(max-width: 720px)");
@@ -13,6 +14,10 @@ const initial = () => [
     { size: 0.26, panes: ["candles"], active: "candles" },
     { size: 0.28, panes: ["views", "sql", "explain", "health"], active: "views" },
   ] },
+  ...[2, 3].map((number) => ({ size: 0.3, groups: [
+    { size: 0.58, panes: [`ladder-${number}`], active: `ladder-${number}` },
+    { size: 0.42, panes: [`heatmap-${number}`], active: `heatmap-${number}` },
+  ] })),
   { size: 0.25, groups: [
     { size: 0.36, panes: ["trades"], active: "trades" },
     { size: 0.27, panes: ["depth"], active: "depth" },
@@ -20,7 +25,8 @@ const initial = () => [
   ] },
 ];
 
-export class Layout {
+/** Emits "change" when other panes are shown. */
+export class Layout extends Emitter {
   #desk;
   #tabs;
   #panes;
@@ -31,11 +37,14 @@ export class Layout {
 
   /** panes: Map of id to Pane, in the order of the phone's tabs. */
   constructor(desk, tabs, panes) {
+    super();
     this.#desk = desk;
     this.#tabs = tabs;
     this.#panes = panes;
-    this.#columns = this.#read();
-    this.#hidden = new Set(load("hidden", []));
+    const kept = load("layout", null);
+    // A layout of another version of the page does not know all panes.
+    this.#columns = this.#knows(kept) ? kept : initial();
+    this.#hidden = new Set(this.#columns === kept ? load("hidden", []) : [...load("hidden", []), ...this.#optional()]);
     this.#active = load("active", "ladder");
     PHONE.addEventListener("change", () => this.#build());
     this.#build();
@@ -58,11 +67,36 @@ export class Layout {
   }
 
   toggle(id) {
-    if (!this.#hidden.has(id)) {
-      this.#hidden.add(id);
-      this.#large = null;
-      this.#changed();
-    } else this.reveal(id);
+    this.set([id], this.#hidden.has(id));
+  }
+
+  /** Shows panes, the first of them in front on a phone, or hides them. */
+  set(ids, shown) {
+    if (shown) {
+      for (const id of [...ids].reverse()) this.reveal(id);
+      return;
+    }
+    for (const id of ids) this.#hidden.add(id);
+    if (ids.includes(this.#active)) this.#active = this.#panes.keys().next().value;
+    this.#large = null;
+    this.#changed();
+  }
+
+  /** What is shown, where and how large, as `restore` takes it. */
+  get state() {
+    return structuredClone({ columns: this.#columns, hidden: [...this.#hidden], active: this.#active });
+  }
+
+  /** Shows what `state` gave; false where that is of another version of the page. */
+  restore(state) {
+    if (!this.#knows(state.columns) || !Array.isArray(state.hidden)) return false;
+    const { columns, hidden, active } = structuredClone(state);
+    this.#columns = columns;
+    this.#hidden = new Set(hidden.filter((id) => this.#panes.has(id)));
+    this.#active = active;
+    this.#large = null;
+    this.#changed();
+    return true;
   }
 
   /** Gives one group the whole page, or takes that back. */
@@ -75,17 +109,18 @@ export class Layout {
   reset() {
     for (const name of ["layout", "hidden", "active"]) forget(name);
     this.#columns = initial();
-    this.#hidden = new Set();
+    this.#hidden = new Set(this.#optional());
     this.#large = null;
     this.#changed();
   }
 
-  #read() {
-    const columns = load("layout", null);
+  #optional() {
+    return [...this.#panes.values()].filter(({ optional }) => optional).map(({ id }) => id);
+  }
+
+  #knows(columns) {
     const ids = columns?.flatMap?.((column) => column.groups.flatMap((group) => group.panes)) ?? [];
-    // A layout of another version of the page does not know all panes.
-    const same = ids.length === this.#panes.size && ids.every((id) => this.#panes.has(id));
-    return same ? columns : initial();
+    return ids.length === this.#panes.size && ids.every((id) => this.#panes.has(id));
   }
 
   #groupOf(id) {
@@ -109,16 +144,19 @@ export class Layout {
     if (PHONE.matches) this.#buildPhone(seen);
     else this.#buildDesk(seen);
     for (const [id, pane] of this.#panes) pane.show(seen.has(id));
+    this.emit("change");
   }
 
   #buildPhone(seen) {
-    if (!this.#panes.has(this.#active)) this.#active = "ladder";
+    const left = (id) => this.#panes.get(id)?.optional && this.#hidden.has(id);
+    if (!this.#panes.has(this.#active) || left(this.#active)) this.#active = "ladder";
     const pane = this.#panes.get(this.#active);
     pane.element.prepend(pane.bar);
     this.#desk.append(make("div.group", {}, pane.element));
     this.#desk.style.gridTemplateColumns = "1fr";
     seen.add(this.#active);
     for (const [id, { title }] of this.#panes) {
+      if (left(id)) continue;
       const tab = make("button", { type: "button", "aria-current": String(id === this.#active), onclick: () => this.reveal(id), "data-testid": `tab-${id}` }, title);
       this.#tabs.append(tab);
       if (id === this.#active) requestAnimationFrame(() => tab.scrollIntoView({ inline: "center", block: "nearest" }));

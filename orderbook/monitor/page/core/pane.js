@@ -11,6 +11,8 @@ export class Pane {
     this.visible = false;
     /** Whether its controls have room beside its title. */
     this.slim = false;
+    /** Whether it is hidden until it is asked for, also on a phone. */
+    this.optional = false;
     this.bar = make("div.pane-bar", { role: "toolbar", "aria-label": title });
     this.body = make("div.pane-body");
     this.stamp = live ? make("div.not-live", { role: "status", hidden: true, "data-testid": `not-live-${id}` }) : null;

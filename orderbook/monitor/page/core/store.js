@@ -1,35 +1,18 @@
 /** What the page knows: instruments, the chosen one's book, the latest status, notes and alerts. */
-import { Book } from "./book.js";
-import { Emitter } from "./emitter.js";
-import { pastOf } from "./past.js";
-import { load, save } from "./storage.js";
+import { keyOf } from "./books.js";
+import { Market } from "./market.js";
 
-const DEPTH = 200;
 const NOTES = 1000;
-/** Books whose past is kept while another is shown. */
-const BOOKS = 4;
 
-export const keyOf = ({ venue, symbol }) => `${venue}\u0000${symbol}`;
-
-/** Emits "instruments", "select", "book", "status", "notes". */
-export class Store extends Emitter {
-  #connection;
-  #subscription = null;
-  #books = new Map();
-  #wanted = load("instrument", null);
-
-  constructor(connection) {
-    super();
-    this.#connection = connection;
-    this.instruments = [];
-    this.selected = null;
-    this.book = null;
+/** The market that all panes follow, and what is of the whole run. Emits "status" and "notes", too. */
+export class Store extends Market {
+  constructor(connection, books) {
+    super(connection, books, "instrument");
     this.status = null;
     this.notes = [];
-    this.problem = "";
     /** ns that each view takes for an event, once that was measured. */
     this.costs = null;
-    connection.subscribe({ topic: "instruments" }, (frame) => this.#instruments(frame.instruments));
+    connection.subscribe({ topic: "instruments" }, (frame) => this.know(frame.instruments));
     connection.subscribe({ topic: "status" }, (frame) => {
       this.status = frame;
       this.emit("status", frame);
@@ -46,79 +29,6 @@ export class Store extends Emitter {
   /** The names of all views, as the engine tells them. */
   get views() {
     return (this.status?.engine.views ?? []).map(({ view }) => view);
-  }
-
-  /** Shows the instrument of this key in every pane. */
-  select(key) {
-    const instrument = this.instruments.find((given) => keyOf(given) === key);
-    if (!instrument || key === this.selected) return;
-    this.selected = key;
-    this.#wanted = key;
-    save("instrument", key);
-    this.#subscription?.cancel();
-    this.book = this.#bookOf(instrument, key);
-    const book = this.book;
-    const { venue, symbol } = instrument;
-    this.problem = "";
-    this.#subscription = this.#connection.subscribe(
-      { topic: "book", venue, symbol, depth: DEPTH },
-      (frame, first) => {
-        book.take(frame, performance.now(), first);
-        if (first) this.#recall(book);
-        this.emit("book", book);
-      },
-      (problem) => {
-        this.problem = problem;
-        this.emit("book", book);
-      },
-    );
-    this.emit("select", instrument);
-    this.emit("book", book);
-  }
-
-  /** What happened before the first frame, and while there was no connection, as the server knows it. */
-  async #recall(book) {
-    try {
-      const past = await pastOf(book);
-      if (!past) return;
-      book.restore(past);
-      this.emit("book", book);
-    } catch {
-      // Without a past the page begins with what comes.
-    }
-  }
-
-  /** Why nothing that is shown is of now, or "" while frames arrive. */
-  get notLive() {
-    const { state, silence } = this.#connection;
-    const seconds = `${(silence / 1000).toFixed(1)} s`;
-    return { live: "", connecting: "connecting", disconnected: `disconnected ${seconds}`, stale: `no frames for ${seconds}` }[state];
-  }
-
-  /** The best reason why prices are not to be trusted now, or "" where they are. */
-  get doubt() {
-    if (this.notLive) return this.notLive;
-    if (this.problem) return this.problem;
-    if (!this.book) return this.instruments.length ? "no instrument" : "no instruments yet";
-    if (this.book.state !== "valid") return `${this.book.state}${this.book.reason ? `: ${this.book.reason}` : ""}`;
-    return "";
-  }
-
-  #instruments(instruments) {
-    this.instruments = instruments;
-    this.emit("instruments", instruments);
-    const known = instruments.some((given) => keyOf(given) === this.selected);
-    if (known || !instruments.length) return;
-    const wanted = instruments.find((given) => keyOf(given) === this.#wanted) ?? instruments[0];
-    this.select(keyOf(wanted));
-  }
-
-  #bookOf(instrument, key) {
-    const book = this.#books.get(key) ?? new Book(instrument);
-    this.#books.delete(key);
-    this.#books.set(key, book);
-    if (this.#books.size > BOOKS) this.#books.delete(this.#books.keys().next().value);
-    return book;
   }
 
   #notes(given, first) {

@@ -1,7 +1,8 @@
 /** The header: instruments, health that is always in sight, and what concerns the whole page. */
 import { fillChoice, make, setText } from "./dom.js";
 import { bytes, count, duration } from "./format.js";
-import { keyOf } from "./store.js";
+import { keyOf } from "./books.js";
+import { layoutsMenu } from "./layouts.js";
 import { changing } from "./token.js";
 import { chooseTheme, chosenTheme } from "./theme.js";
 
@@ -23,20 +24,28 @@ export class Strip {
   #theme;
   #halt;
   #panes;
+  #layouts;
+  #beside;
   #status = null;
 
-  /** acts: layout, help() and reset(). */
-  constructor(element, store, connection, { layout, panes, help }) {
+  /** acts: the layout and those that are kept, panes, markets beside the chosen one, help(). */
+  constructor(element, store, connection, { layout, layouts, panes, beside, help }) {
     this.#store = store;
     this.#connection = connection;
     this.#panes = panes;
+    this.#layouts = layouts;
+    this.#beside = beside;
     this.#theme = make("button.plain", { type: "button", onclick: () => this.nextTheme(), "data-testid": "theme" });
-    const menu = make("details.menu", {}, make("summary", { title: "Show and hide panes" }, "Panes"), this.#menu);
+    const menu = make("details.menu", {}, make("summary", { title: "Show and hide panes; layouts" }, "Panes"), this.#menu);
     menu.addEventListener("toggle", () => menu.open && this.#fillMenu(layout, panes));
     this.#halt = make("button.plain.halt", { type: "button", onclick: () => this.#switch(), "data-testid": "halt" }, "Halt");
     const explain = make("button.plain", { type: "button", title: "Keys (?)", "aria-label": "Keys", onclick: help }, "?");
+    const more = make("button.plain", { type: "button", title: "One more market beside this one", "aria-label": "One more market beside this one", onclick: () => beside.add(), "data-testid": "beside" }, "+");
+    const showMore = () => (more.disabled = !beside.room);
+    layout.on("change", showMore);
+    showMore();
     element.append(
-      this.#instruments, make("div.health", {}, this.#link, this.#feeds), this.#engine, make("div.acts", {}, this.#halt, menu, this.#theme, explain),
+      make("div.instruments", {}, this.#instruments, more), make("div.health", {}, this.#link, this.#feeds), this.#engine, make("div.acts", {}, this.#halt, menu, this.#theme, explain),
     );
     this.#showTheme();
     store.on("instruments", () => this.#showInstruments());
@@ -94,7 +103,7 @@ export class Strip {
     this.#link.title = state === "live" ? "Frames arrive" : `${problem ? `${problem}; ` : ""}what is shown is not now, the page keeps trying`;
     document.documentElement.dataset.connection = state;
     document.title = state === "live" || state === "connecting" ? `${this.#store.book?.symbol ?? ""} Orderbook`.trim() : `⚠ ${state} Orderbook`;
-    if (state !== "live") this.#store.emit("book", this.#store.book);
+    if (state !== "live") for (const market of [this.#store, ...this.#beside.markets]) market.emit("book", market.book);
     for (const pane of this.#panes.values()) pane.mark(this.#store.notLive);
     this.#showStatus();
   }
@@ -147,7 +156,7 @@ export class Strip {
       layout.reset();
       this.#fillMenu(layout, panes);
     }, "data-testid": "reset-layout" }, "Reset layout");
-    this.#menu.replaceChildren(...boxes, reset);
+    this.#menu.replaceChildren(...boxes, reset, ...layoutsMenu(this.#layouts, () => this.#fillMenu(layout, panes)));
   }
 }
 

@@ -19,7 +19,7 @@ export class HeatPane extends Pane {
   #doubt = new Doubt();
   #raster = new Raster();
   #cutoffs = new Cutoffs();
-  #settings = settings("heatmap", DEFAULTS, () => this.changed());
+  #settings;
   #windows = new Map();
   #pointer = null;
   #canvas;
@@ -27,10 +27,13 @@ export class HeatPane extends Pane {
   #inputs = {};
   #scene = null;
 
-  constructor(store) {
-    super("heatmap", "Heat map", { live: false });
+  /** store: the market that is shown; number: which of the heat maps it is. */
+  constructor(store, number = 1) {
+    const id = number === 1 ? "heatmap" : `heatmap-${number}`;
+    super(id, number === 1 ? "Heat map" : `Heat map ${number}`, { live: false });
     this.#store = store;
-    this.#canvas = new Canvas("Heat map of the book over time", "heatmap", () => this.changed());
+    this.#settings = settings(id, DEFAULTS, () => this.changed());
+    this.#canvas = new Canvas("Heat map of the book over time", id, () => this.changed());
     this.body.append(this.#canvas.box, this.#doubt.element);
     this.#buildBar();
     new Gestures(this.#canvas, {
@@ -167,7 +170,7 @@ export class HeatPane extends Pane {
 
   #buildBar() {
     const zoom = (text, title, act) => make("button", { type: "button", title, "aria-label": title, onclick: () => { act(this.#window()); this.#moved(); } }, text);
-    this.#freeze = toggle("Freeze", "Freeze or go on (F)", false, () => this.freeze(), "freeze");
+    this.#freeze = toggle("Freeze", "Freeze or go on (F)", false, () => this.freeze(), this.id === "heatmap" ? "freeze" : `freeze-${this.id}`);
     const mode = choice("Colours by", [["percentile", "Percentile"], ["size", "Size"]], this.#settings.values.mode, (value) => {
       this.#settings.set({ mode: value });
       this.#showInputs();

@@ -18,7 +18,7 @@ const CHANGES_EVERY = 100;
 export class LadderPane extends Pane {
   #store;
   #doubt = new Doubt();
-  #settings = settings("ladder", { groups: {}, hideEmpty: false, auto: true, hidden: [] }, () => this.changed());
+  #settings;
   #rowsOf = new Map();
   #measured = new Map();
   #most = 1;
@@ -28,10 +28,13 @@ export class LadderPane extends Pane {
   #scene = null;
   #wheel = 0;
 
-  constructor(store) {
-    super("ladder", "Ladder", { live: false });
+  /** store: the market that is shown; number: which of the ladders it is. */
+  constructor(store, number = 1) {
+    const id = number === 1 ? "ladder" : `ladder-${number}`;
+    super(id, number === 1 ? "Ladder" : `Ladder ${number}`, { live: false });
     this.#store = store;
-    this.#canvas = new Canvas("Price ladder", "ladder", () => this.changed());
+    this.#settings = settings(id, { groups: {}, hideEmpty: false, auto: true, hidden: [] }, () => this.changed());
+    this.#canvas = new Canvas("Price ladder", id, () => this.changed());
     this.body.append(this.#canvas.box, this.#doubt.element);
     this.#buildBar();
     this.#listen();
@@ -198,10 +201,10 @@ export class LadderPane extends Pane {
   #buildBar() {
     const { values } = this.#settings;
     const groups = GROUPS.map((group) => [group, group === 1 ? "1 tick" : `${group} ticks`]);
-    this.#group = choice("Price grouping", groups, 1, (value) => this.#setGroup(Number(value)), "ladder-group");
+    this.#group = choice("Price grouping", groups, 1, (value) => this.#setGroup(Number(value)), `${this.id}-group`);
     this.#empty = toggle("Hide empty", "Hide prices without orders (N)", values.hideEmpty, () => this.toggleEmpty());
     this.#auto = toggle("Auto", "Recentre when the market nears the edge, unless the pointer is on the ladder (A)", values.auto, () => this.toggleAuto());
-    const centre = make("button", { type: "button", title: "Recentre (Space or C)", onclick: () => this.recentre(), "data-testid": "recentre" }, "Centre");
+    const centre = make("button", { type: "button", title: "Recentre (Space or C)", onclick: () => this.recentre(), "data-testid": this.id === "ladder" ? "recentre" : `recentre-${this.id}` }, "Centre");
     this.bar.append(this.#group, centre, this.#auto.element, this.#empty.element, this.#columnMenu());
   }
 

@@ -25,7 +25,7 @@ export class TradesPane extends Pane {
     this.body.append(this.#canvas.box);
     const filter = make("input.number", { type: "number", min: "0", step: "any", value: this.#settings.values.smallest, "aria-label": "Trades from size" });
     filter.addEventListener("input", () => this.#settings.set({ smallest: Math.max(0, filter.valueAsNumber || 0) }));
-    this.bar.append(make("label.inline", { title: "Smaller trades are not listed" }, "Size from ", filter));
+    this.bar.append(make("label.inline", { title: "Smaller trades are not listed" }, make("span.where-wide", {}, "Size from"), filter));
     this.bar.append(saving("CSV", "Save the trades listed as CSV", () => `${store.book?.symbol ?? "trades"}-trades.csv`, () => this.csv(), "trades-csv"));
     this.#canvas.element.addEventListener("wheel", (event) => {
       event.preventDefault();
