@@ -7,6 +7,7 @@ end by when the last message of each instrument came.
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orderbook.core.errors import ConfigurationError
 from orderbook.engine.runtime.engine import Engine
@@ -23,6 +24,8 @@ from orderbook.strategies.strategy import StrategyDefinition, ViewWatch, states_
 _LAST = int(Flag.LAST)
 # Events that wait until they are looked at together.
 _WAITING = 1 << 16
+# Where a part has fewer, as live, parts are put together: that costs less than a look at each.
+_FEW = 1_000
 
 
 class LastTimes:
@@ -58,14 +61,19 @@ class LastTimes:
         self._latest = max(saved, default=0)
 
     def _look(self) -> None:
-        parts, self._parts, self._waiting = [part for part in self._parts if len(part)], [], 0
-        if not parts:
+        parts, waiting = [part for part in self._parts if len(part)], self._waiting
+        self._parts, self._waiting = [], 0
+        if waiting < _FEW * len(parts):
+            self._look_at(np.concatenate(parts), np.cumsum([len(part) for part in parts]))
             return
-        # Live, a part is a few events.
-        events = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        for part in parts:
+            self._look_at(part, np.array([len(part)]))
+
+    def _look_at(self, events: Events, ends: NDArray[np.int64]) -> None:
+        """Looks at parts that end there."""
         # A message, and what of one comes apart, has the time of its first event; the run's never goes back.
         begins = np.append(True, events["flags"][:-1] & _LAST)
-        begins[np.cumsum([len(part) for part in parts[:-1]], dtype=np.int64)] = True
+        begins[ends[:-1]] = True
         starts = np.flatnonzero(begins)
         received = events["receive_time"].take(starts)
         times = np.where(received, received, events["exchange_time"].take(starts))
