@@ -247,8 +247,8 @@ HEAD = '''\
 """Generated from an M3 program: its stores, a function for every trigger, and the rows of its views."""
 
 from orderbook.engine.generate.support import (
-    bits_to_double, calendar, checked_finite, checked_word, clamp, double_bits, integers, key_place, key_word,
-    last_addend, last_at_most, last_below, last_dividend, last_factor, matches, note_key, ordered_word,
+    bits_to_double, calendar, checked_finite, checked_word, clamp, double_bits, integers, key_word,
+    last_addend, last_at_most, last_below, last_dividend, last_factor, last_key, matches, ordered_word,
     push_key, reals, returned_double, returned_word, same_integer, text_value, user_function,
     wide_null, widened,
 )

@@ -210,8 +210,8 @@ def text_value(S, function, first, second, third):  # type: ignore[no-untyped-de
 
 
 @jit()
-def key_place(S, at, words):  # type: ignore[no-untyped-def]
-    """The address for one more key of `words` words in the growing list at state word `at`.
+def push_key(S, at, words):  # type: ignore[no-untyped-def]
+    """The address of one more key of `words` words in the growing list at state word `at`.
 
     Words at, at + 1 and at + 2 hold the list's address, count and capacity in keys.
     """
@@ -225,28 +225,15 @@ def key_place(S, at, words):  # type: ignore[no-untyped-def]
         release(old)
         store(S, at, grown)
         store(S, at + 2, capacity)
+    store(S, at + 1, count + 1)
     return load(S, at) + 8 * words * count
 
 
 @jit()
-def note_key(S, at, words):  # type: ignore[no-untyped-def]
-    """Adds the key that was written to `key_place`, unless it is the last one there: the changes of a message
-    are most often of one row."""
+def last_key(S, at, words):  # type: ignore[no-untyped-def]
+    """The address of the last key of the growing list at state word `at`; 0 where there is none."""
     count = load(S, at + 1)
-    own = load(S, at) + 8 * words * count
-    new = count == 0
-    for word in range(words):
-        new = new or load(own, word) != load(own, word - words)
-    if new:
-        store(S, at + 1, count + 1)
-
-
-@jit()
-def push_key(S, at, words):  # type: ignore[no-untyped-def]
-    """The address of one more key of `words` words in the growing list at state word `at`."""
-    place = key_place(S, at, words)
-    store(S, at + 1, load(S, at + 1) + 1)
-    return place
+    return load(S, at) + 8 * words * (count - 1) if count > 0 else 0
 
 
 @jit()
