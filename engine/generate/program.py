@@ -64,11 +64,11 @@ def touch_functions(module: ModuleText, view: int) -> None:
                 # The changes of a message are most often of one row.
                 w.line(f"last = last_key(S, {at} + {LIST}, {len(keys)})")
                 others = [f"load(last, {i}) != {key}" for i, key in enumerate(keys)]
-                with w.block(f"if {' or '.join(['last == 0', *others])}:"):
-                    with w.block(f"if load(S, {at} + {COUNT}) >= 0:"):
-                        w.line(f"place = push_key(S, {at} + {LIST}, {len(keys)})")
-                        for i, key in enumerate(keys):
-                            w.line(f"store(place, {i}, {key})")
+                new = f"({' or '.join(['last == 0', *others])})"
+                with w.block(f"if {new} and load(S, {at} + {COUNT}) >= 0:"):
+                    w.line(f"place = push_key(S, {at} + {LIST}, {len(keys)})")
+                    for i, key in enumerate(keys):
+                        w.line(f"store(place, {i}, {key})")
     with module.function(f"touch_all_{view}(S)", "Notes for watches that any row may have changed."):
         for at in _looks(module, view):
             with w.block(f"if load(S, {at} + {ACTIVE}) != 0:"):
