@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from orderbook.core.errors import ConfigurationError, suggestion
 from orderbook.core.files import packed, unpacked
 from orderbook.core.native_code import INTEGER, native_address, python_callable
-from orderbook.core.native_types import BEYOND, NativeError, UnknownName
+from orderbook.core.native_types import BEYOND, NativeError, UnknownName, WrittenDouble
 from orderbook.engine.maps.memory import free_memory
 from orderbook.engine.runtime.live_view import ViewLayout, ViewRow, words_of
 from orderbook.engine.runtime.row_format import RowFormat, UnpackedFiring, UnpackedRow, row_words, unpacker
@@ -220,6 +220,12 @@ class CompiledMethods:
 
     def _advice(self, error: NativeError) -> str:
         """What to do about what cannot be compiled, where that is known."""
+        if isinstance(error, WrittenDouble):
+            units = f"{round(error.value * 10**SCALE):_}"
+            own = f"'size': Decimal('{error.value}')"
+            return (
+                f"; volumes and prices count 10^-8 there: {units}, or a parameter as {{{own}}} in `defaults`"
+            )
         if not isinstance(error, UnknownName):
             return ""
         name, record = error.name, error.record

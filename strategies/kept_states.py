@@ -36,8 +36,8 @@ class Failure:
 
 class SavedRunner(msgspec.Struct, frozen=True):
     """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, its
-    clock, whether it had been started, and not stopped, and at what prices its compiled methods have asked
-    for open orders, 1e-8."""
+    clock, whether it had been started, and not stopped, at what prices its compiled methods have asked for
+    open orders, 1e-8, and its first order that was refused, as of StrategySummary."""
 
     failed: bool
     counts: tuple[int, int, int, int]
@@ -45,6 +45,7 @@ class SavedRunner(msgspec.Struct, frozen=True):
     clock: SavedClock
     started: bool = True
     asked: dict[int, int] = {}
+    refusal: tuple[int, int, str] | None = None
 
 
 def identity_of(strategy: str, key: str | None) -> str:

@@ -23,6 +23,7 @@ from orderbook.strategies.clock import CompiledThrottle, RunnerClock, compiled_t
 from orderbook.strategies.compiled import CompiledMethods
 from orderbook.strategies.execution.account import (
     OPEN,
+    Order,
     OrderUpdate,
     Position,
     StrategySummary,
@@ -101,6 +102,8 @@ class Runner:
             **definition.parameters,
         }
         self.callbacks = self.refused = self.fills = 0
+        # The time and id of the first order that was refused, and why.
+        self.refusal: tuple[int, int, str] | None = None
         self._host = host
         self._kind = definition.kind
         self.own = OwnInstruments(host.engine, host.instruments, definition.partition_by, key)
@@ -447,7 +450,9 @@ class Runner:
             for index in np.unique(found.news["instrument"][found.owners]).tolist():
                 position = self._account.position(self.name, index)
                 self._rows.positions[position.venue, position.symbol] = position
-        self.refused += int(np.count_nonzero(found.news["status"] == REFUSED))
+        refused = np.flatnonzero(found.news["status"] == REFUSED)
+        if len(refused):
+            self._note_refused(found.order(int(refused[0])), len(refused))
         self.fills += len(found.fills)
         return found
 
@@ -560,10 +565,17 @@ class Runner:
                 self.note_positions()
                 if self._account is not None:
                     self._account.note_traded()
-        self.refused += update.new.status == "refused"
+        if update.new.status == "refused":
+            self._note_refused(update.new)
         self.fills += len(update.fills)
         self._rows.publish(update)
         self._telling.update(update)
+
+    def _note_refused(self, order: Order, count: int = 1) -> None:
+        """So many orders were refused, of which this one is the first."""
+        self.refused += count
+        if self.refusal is None:
+            self.refusal = order.ts, order.id, order.reason or ""
 
     def _note_held(self, position: Position) -> None:
         """A row of `positions` is so."""
@@ -612,12 +624,14 @@ class Runner:
         counts = (self.callbacks, self.orders, self.refused, self.fills)
         failed = self._strategy is None and not self._unloaded
         asked = self.compiled.asked if self.compiled is not None and self.knows_fields else {}
-        return SavedRunner(failed, counts, self.client.save(), self.clock.save(), self.started, asked)
+        return SavedRunner(
+            failed, counts, self.client.save(), self.clock.save(), self.started, asked, self.refusal
+        )
 
     def load(self, saved: SavedRunner, indexes: Sequence[int], views: Collection[str] | None = None) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run, `views` as in RunnerClock."""
         self.callbacks, self.orders, self.refused, self.fills = saved.counts
-        self.started = saved.started
+        self.started, self.refusal = saved.started, saved.refusal
         self.client.load(saved.account, indexes)
         self._rows.go_on(
             Position(self.name, one.venue, one.symbol, one.position, one.fees)
@@ -638,5 +652,6 @@ class Runner:
         failures = (str(f) for f in self._host.failures if f.strategy == self.identity)
         positions = tuple(self.client.positions())
         return StrategySummary(
-            self.name, self.callbacks, self.orders, self.refused, self.fills, positions, next(failures, None)
-        )
+            self.name, self.callbacks, self.orders, self.refused, self.fills, positions,
+            next(failures, None), self.refusal,
+        )  # fmt: skip

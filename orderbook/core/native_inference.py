@@ -28,6 +28,7 @@ from orderbook.core.native_types import (
     NativeError,
     Slot,
     UnknownName,
+    WrittenDouble,
     constant_type,
     joined,
     plain_function,
@@ -248,6 +249,7 @@ class Typed:
             if called is None:
                 error = self.own.fail(f"the unknown method {function.attr}", node)
                 raise UnknownName(str(error), function.attr, None)
+            self._check_given(called, node)
             given = [function.value, *given]
         else:
             called = self.constant(function)
@@ -269,6 +271,26 @@ class Typed:
             own = ", ".join(code.co_varnames[len(given) - len(node.args) : code.co_argcount])
             raise self.own.fail(f"arguments that are not those of {plain.__name__}: {own}", node)
         return called, [*given, *(named[name] for name in names)]
+
+    def _check_given(self, called: Any, node: ast.Call) -> None:
+        """Raises NativeError where a method that was compiled by itself is given what its parameter is not
+        for."""
+        plain = plain_function(called)
+        if plain is None or called is plain:
+            return
+        names, kinds = plain.__code__.co_varnames, plain.__annotations__
+        for name, argument in zip(names[1:], node.args, strict=False):
+            if kinds.get(name) is bool and self.typeof(argument) is not BOOL:
+                own = [one for one in names[1 : plain.__code__.co_argcount] if kinds.get(one) is not bool]
+                why = f"{ast.unparse(argument)} as {name} of {plain.__name__}"
+                raise self.own.fail(f"{why}, whose first arguments are {', '.join(own[:2])}", node)
+        by_name = [(one.arg or "", one.value) for one in node.keywords]
+        for name, argument in (*zip(names[1:], node.args, strict=False), *by_name):
+            written = argument.operand if isinstance(argument, ast.UnaryOp) else argument
+            double = isinstance(written, ast.Constant) and isinstance(written.value, float)
+            if double and kinds.get(name) is int:
+                where = self.own.fail(f"{ast.unparse(argument)} as {name} of {plain.__name__}", node)
+                raise WrittenDouble(str(where), float(ast.literal_eval(argument)))
 
     def _called(self, function: Any, arguments: Sequence[ast.expr], node: ast.Call) -> types.Type:
         if isinstance(function, _Intrinsic):

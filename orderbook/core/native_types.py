@@ -67,6 +67,14 @@ class UnknownName(NativeError):
         self.name, self.record = name, record
 
 
+class WrittenDouble(NativeError):
+    """A double that is written where a method of records takes an integer."""
+
+    def __init__(self, text: str, value: float) -> None:
+        super().__init__(text)
+        self.value = value
+
+
 # An attribute of a function whose integers are those of Python: products have 128 bits, and what is kept in
 # 64 and has more is noted in the field BEYOND of the record that is its first argument, as a line.
 WIDENS, BEYOND = "_widens", "beyond"

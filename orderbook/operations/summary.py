@@ -272,6 +272,8 @@ def strategy_lines(strategy: StrategySummary) -> Iterator[str]:
         f"  strategy {strategy.name}: callbacks {strategy.callbacks:,}, orders {strategy.orders:,}{refused}, "
         f"fills {strategy.fills:,}, PnL {profit}"
     )
+    if strategy.refusal is not None:
+        yield f"    refused first: {strategy.refusal[2]}"
     for one in strategy.positions:
         mark = "no mark" if one.mark is None else f"mark {value_text(one.mark)}"
         profit = "unknown" if one.profit is None else value_text(one.profit)

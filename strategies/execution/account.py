@@ -275,7 +275,8 @@ class PositionSummary:
 @dataclass(frozen=True, slots=True)
 class StrategySummary:
     """One strategy. `orders` counts all it placed, `refused` those that were refused; `failure` says why
-    it was disabled, in a line, and is None where it was not."""
+    it was disabled, in a line, and is None where it was not. refusal: the time (ns) and id of the first that
+    was refused, and why."""
 
     name: str
     callbacks: int
@@ -284,6 +285,7 @@ class StrategySummary:
     fills: int
     positions: tuple[PositionSummary, ...]
     failure: str | None
+    refusal: tuple[int, int, str] | None = None
 
     @property
     def profit(self) -> Decimal | None:
@@ -307,4 +309,5 @@ class StrategySummary:
             self.fills + other.fills,
             tuple(positions.values()),
             self.failure or other.failure,
+            min((one for one in (self.refusal, other.refusal) if one is not None), default=None),
         )

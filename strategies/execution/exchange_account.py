@@ -61,7 +61,7 @@ _OF_ORDER = {
     NOT_AT_ONCE: "the rest could not be filled at once",
     NOTHING_LEFT: "modified to what is filled",
     NOT_WHOLE: "it could not be filled whole at once",
-    EXPIRED: "its good_until has passed",
+    EXPIRED: "its good_until has passed by the exchange's clock",
     NOTHING_TO_REDUCE: "there is no position that it could reduce",
     TIED_IS_DONE: "the order that it is tied to is done",
     TIED_HAS_FILLED: "the order that it is tied to was filled",

@@ -16,6 +16,7 @@ from orderbook.feeds.source import SourceWatch, input_findings
 from orderbook.jobs.job import open_job
 from orderbook.market.events import EVENT, Action, BookState, Flag, StateReason
 from orderbook.market.synthetic_flow import synthetic_instruments
+from orderbook.operations.summary import strategy_lines
 from orderbook.run.findings import distinct, engine_findings, strategy_findings
 from orderbook.strategies.execution.account import PositionSummary, StrategySummary
 
@@ -145,6 +146,17 @@ def test_marks_and_disabled_strategies() -> None:
     failed = StrategySummary("S", 0, 0, 0, 0, (), "S.seen raised\x1b[2J")
     (found,) = distinct([*strategy_findings([failed])] * 2)
     assert "strategy disabled (1): S: S.seen raised\\x1b[2J" in str(found)
+
+
+def test_a_summary_says_why_the_first_order_was_refused() -> None:
+    one, other = (
+        StrategySummary("S", 1, 2, 1, 0, (), None, refusal) for refusal in ((5, 1, "much"), (4, 2, "little"))
+    )
+    none = StrategySummary("S", 1, 2, 0, 0, (), None)
+    for instances in ((one, other, none), (none, other, one), (other, none, one)):
+        whole = instances[0].joined(instances[1]).joined(instances[2])
+        assert list(strategy_lines(whole))[1:] == ["    refused first: little"]
+    assert len(list(strategy_lines(none.joined(none)))) == 1
 
 
 def test_a_lost_book_is_told_by_every_command(orderbook: Program, folder: Path) -> None:

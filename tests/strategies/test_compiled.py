@@ -184,6 +184,12 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, fields: 
         ("if row is None: return", ["line 8", "multiplicity"]),
         ("self.n = row.symbol == 'AAA'", ["line 8", "'AAA'", "in a view"]),
         ("self.n = 1 if row.bid else row", ["line 8"]),
+        ("self.buy(0.5, row.bid)", ["line 8", "0.5 as volume of buy", "50_000_000", "Decimal('0.5')"]),
+        ("self.sell(self.lot, stop=-1.5)", ["line 8", "-1.5 as stop of sell", "10^-8"]),
+        (
+            "self.buy(row.symbol, self.lot, row.bid)",
+            ["line 8", "row.bid as post_only of buy", "volume, price"],
+        ),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_by_its_line(

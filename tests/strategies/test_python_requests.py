@@ -196,7 +196,8 @@ class Told:
         failures = [(one.strategy, str(one.error)) for one in self.pipeline.host.failures]
         strategies = [runner._strategy for runner in self.pipeline.host._runners]
         saw = [one.known for one in strategies if isinstance(one, Rests)]
-        return [self.updates, money, rows, failures, saw]
+        refused = [one.refusal for one in self.pipeline.host.summary()]
+        return [self.updates, money, rows, failures, saw, refused]
 
 
 @pytest.fixture
