@@ -41,7 +41,7 @@ def account_sections(account: Account) -> Iterator[str]:
         note += "; gross: without signs"
         exposure.append(Series("gross", account.times, account.gross, "step", "soft"))
     yield section(
-        money_head("Exposure", account.currency), legend(exposure), chart(exposure, 160, zero=True),
+        money_head("Exposure", account.currency), legend(exposure), chart(exposure, 180, zero=True),
         note=f"{note}.",
     )  # fmt: skip
     yield from _sharpe(account)
@@ -117,7 +117,7 @@ def _sharpe(account: Account) -> Iterator[str]:
     scale = "scaled to a year of 365 days" if found.yearly else f"not annualised under {SHARPE_DAYS} days"
     line = Series("Sharpe", found.times, found.values, "line", "three")
     yield section(
-        "Rolling Sharpe", chart([line], 160, zero=True),
+        "Rolling Sharpe", chart([line], 180, zero=True),
         note=f"Of the last {found.changes} changes of equity, each over {duration_text(found.step)}, the "
         f"mean over the deviation, {scale}. Where nothing is earned its standard error is "
         f"{number_text(found.error, 2)}.",

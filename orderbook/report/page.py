@@ -106,7 +106,9 @@ def _compared(report: Report, ranked: Sequence[str]) -> str:
         whole = [report.statistics[name][0] for name in ranked]
         compared = _numbers_table("strategy", [(one.strategy, one) for one in whole])
     note = f"By profit, the best first; the equity of the best three. {luck_text(len(ranked))}."
-    return section("All strategies", legend(lines), chart(lines), compared, note=note)
+    currencies = {report.statistics[name][0].currency for name in ranked}
+    title = money_head("All strategies", currencies.pop() if len(currencies) == 1 else "")
+    return section(title, legend(lines), chart(lines), compared, note=note)
 
 
 def _swept(report: Report) -> Iterator[str]:
