@@ -124,7 +124,7 @@ class Chart {
 
   /** Pixels that candles have. */
   get room() {
-    return Math.max(0, this.element.clientWidth - (this.#scene?.gutter ?? 60) - 10);
+    return Math.max(0, this.element.clientWidth - (this.#scene?.gutter ?? 60) - 24);
   }
 
   forget() {
@@ -154,7 +154,7 @@ class Chart {
     const axis = { stroke: colours.muted, grid: { stroke: colours.line, width: 0.5 }, ticks: { stroke: colours.line, width: 0.5, size: 4 }, font: `11px ${theme.numbers}` };
     const series = data.slice(1).map(() => (line ? { stroke: line, width: 1.5, points: { show: false } } : { paths: () => null, points: { show: false } }));
     return new window.uPlot({
-      width, height, series: [{}, ...series], legend: { show: false }, padding: [8, 10, times ? 0 : 4, 0],
+      width, height, series: [{}, ...series], legend: { show: false }, padding: [8, 24, times ? 0 : 4, 0],
       cursor: { sync: { key: SYNC }, drag: { x: false, y: false }, points: { show: false }, y: false },
       scales: { x: { time: true, range: () => scene().range } },
       axes: [
