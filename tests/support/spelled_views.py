@@ -330,6 +330,32 @@ FAMILIES: Mapping[str, Family] = {
             "GROUP BY symbol, side) d WHERE d.m = t.price AND d.side = t.side)",
         ),
     ),
+    "first rows by what lies beside them": Family(
+        Cost.ROWS,
+        (
+            f"SELECT m FROM {_MOVES.format('')} ORDER BY m DESC LIMIT 3",
+            f"SELECT ABS(m) AS a FROM {_MOVES.format(' WHERE size > 1')} ORDER BY a DESC LIMIT 2",
+            "SELECT id, ts - LAG(ts) OVER (ORDER BY ts, id) AS gap FROM t ORDER BY gap DESC, id LIMIT 2",
+            "SELECT id, LEAD(price) OVER (ORDER BY ts, id) - price AS d FROM t ORDER BY d, id LIMIT 3",
+            "SELECT id, AVG(price) OVER (ORDER BY ts, id ROWS 2 PRECEDING) AS m FROM t "
+            "ORDER BY m DESC, id LIMIT 2",
+            "SELECT symbol, id, d FROM (SELECT symbol, id, price - LAG(price) OVER "
+            "(PARTITION BY symbol ORDER BY ts, id) AS d FROM t) x "
+            "QUALIFY ROW_NUMBER() OVER (PARTITION BY symbol ORDER BY d DESC, id) = 1",
+        ),
+    ),
+    # Rows without a time are looked at one by one where there are fewer others.
+    "last rows beside what is computed of others": Family(
+        Cost.GROUPS,
+        (
+            "SELECT price, AVG(price) OVER (ORDER BY ts, id ROWS 2 PRECEDING) AS m FROM t "
+            "ORDER BY ts DESC, id DESC LIMIT 2",
+            "SELECT id, size / SUM(size) OVER () AS part FROM t ORDER BY ts DESC, id DESC LIMIT 2",
+            "SELECT id, (SELECT SUM(x.size) FROM t x WHERE x.side = t.side) AS s FROM t "
+            "ORDER BY price DESC, id LIMIT 3",
+            f"SELECT symbol, fast - slow AS d FROM {_MEANS} ORDER BY ts DESC, id DESC LIMIT 1",
+        ),
+    ),
     "the largest groups": Family(
         Cost.ROWS,
         (

@@ -33,6 +33,7 @@ from orderbook.views.calculus import (
     bound_by,
     product,
     relations,
+    scalar_variables,
     substitute,
     substitute_term,
     variable_set,
@@ -229,6 +230,7 @@ class Materialiser:
             return known
         if not (joined and self._changes_beside(term, bound)):
             term = self._with_ranked_groups(term, bound, needed, chosen=not joined)
+        term = self._with_neighbours_compared(term, bound, needed)
         bound |= frozenset(v for f in term if isinstance(f, MapRef) for v in bound_by(f))
         if len(components_of(term, bound, needed, None, joined)[0]) > 1:
             apart = None
@@ -305,6 +307,55 @@ class Materialiser:
                     sides = (values[i, own], other) if own is factor.left else (other, values[i, own])
                     result[place] = Cmp(factor.op, *sides)
         return compared, tuple(result)
+
+    def _with_neighbours_compared(self, term: Term, bound: Bound, needed: Bound) -> Term:
+        """The term with rows whose neighbours' values are compared with others in a map of such values.
+
+        A change of a row moves few entries there, and an index over the value answers the comparison.
+        """
+        elsewhere = bound - bound_in(term)
+        outside = [f for f in term if variable_set(f) & elsewhere]
+        inside = tuple(f for f in term if f not in outside)
+        local = bound_in(inside) - bound
+        beside = frozenset(v for f in inside if isinstance(f, NESTED) for v in bound_by(f)) - bound
+        if not (
+            any(isinstance(f, Neighbour) for f in inside)
+            and all(isinstance(f, Cmp | Val) for f in outside)
+            and beside.isdisjoint(needed)
+            and self._changes_rows_beside(inside, bound)
+        ):
+            return term
+        values = list[Lift]()
+        for place, factor in enumerate(outside):
+            if not isinstance(factor, Cmp):
+                continue
+            for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
+                used = variable_set(Val(own))
+                if used & beside and used <= local and _given(other, local):
+                    value = self._value_of(own, (*inside, *values), bound | variable_set(term))
+                    if value is None:
+                        return term
+                    values.append(value)
+                    sides = (value.var, other) if own is factor.left else (other, value.var)
+                    outside[place] = Cmp(factor.op, *sides)
+        if not values or not beside.isdisjoint(variable_set(tuple(outside))):
+            return term
+        component = (*inside, *values)
+        keys = _keys(component, outside, bound, needed)
+        read = self._map(Poly((component,)), keys, bound, "m")
+        return _looked_up((read, *outside), frozenset(v.var for v in values))
+
+    def _changes_rows_beside(self, term: Term, bound: Bound) -> bool:
+        """Whether a change of a row reaches rows by the places of their neighbours in an order alone."""
+        orders = [(*f.order, *f.partition) for f in term if isinstance(f, Neighbour)]
+        places = [frozenset(v for s in order for v in scalar_variables(s)) for order in orders]
+        read = (self.relations[name] for name in relations(term))
+        return all(
+            any(place <= domain.keys() for place in places)
+            for relation in read
+            if relation.max_rows > 1
+            for domain in nested_domains(term, relation, bound)
+        ) or all(reaches_near(term, self.relations[name], self.relations) for name in relations(term))
 
     def _at_equal_values(
         self, maps: list[Factor], components: Sequence[Term], outside: Term

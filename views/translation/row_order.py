@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orderbook.views.calculus import (
+    NESTED,
     ZERO,
     Apply,
     Cmp,
@@ -214,17 +215,29 @@ def first_rows(
     """The rows at places offset to offset + limit of each partition, and the columns in them.
 
     `limits` are limit and offset. Rows equal in the order are taken by the columns, left to right,
-    NULL last; equal rows stand side by side.
+    NULL last; equal rows stand side by side. Columns that are computed of other rows come last.
     """
+    # By what is computed of their neighbours, rows are found where they are kept by it.
+    computed = _apart(names, rows, partition)[1]
+    by_neighbours = any(isinstance(f, Neighbour) for f in computed) and _reads(order[0][0], computed)
+    there, of_others = _apart(names, rows, [*partition, *(value for value, _, _ in order)])
+    if of_others:
+        own = {n: v for n, v in columns.items() if not _reads(v, of_others)}
+        asked = variable_set(of_others) & binders(there)
+        others = {f"{v.name} of others": value for v, value in _columns(names, there).items() if v in asked}
+        first, found = first_rows(names, there, own | others, partition, order, limits)
+        return first * product(*of_others), {n: found.get(n, v) for n, v in columns.items()}
     lifts: list[Factor] = []
     # The partition is compared by sharing its variables, for its NULLs are together.
     parts = tuple(names.key("part", value, lifts) for value in partition)
     order = _each_place_once(parts, [*order, *((value, False, False) for value in columns.values())])
     identity = names.identity(rows)
-    bound = binders(rows) - {f.var for t in rows.terms for f in t if isinstance(f, Lift)}
+    bound = binders(rows) - {
+        v for t in rows.terms for f in t if isinstance(f, Lift | Neighbour) for v in bound_by(f)
+    }
     of_columns = any(is_wide(v, names.types) and bound.issuperset(_used(v)) for v, _, _ in order)
     told_apart = identity is not None and identity <= {*parts, *(value.scalar for value, _, _ in order)}
-    if identity is not None and told_apart and not of_columns:
+    if identity is not None and told_apart and not of_columns and not by_neighbours:
         rows = rows * product(*lifts)
         place = _count_by_place(names, rows, parts, _decisive(identity, parts, order), None, limits)
         return rows * place, dict(columns)
@@ -256,6 +269,50 @@ def first_rows(
     distinct = product(Exists(tuple(v for v in told if v in here), rows), *count)
     place = _count_by_place(names, rows, parts, order, copies, limits)
     return distinct * place, {name: kept[value] for name, value in columns.items()}
+
+
+def _apart(names: Names, rows: Poly, asked: Sequence[Value]) -> tuple[Poly, Term]:
+    """Rows of relations, and what is computed beside each of other rows; `asked` is not."""
+    term = rows.terms[0] if len(rows.terms) == 1 else ()
+    computed = [f for f in term if isinstance(f, Lift | Neighbour)]
+    stays = [f for f in term if not isinstance(f, Lift | Neighbour)]
+    if not stays or not all(isinstance(f, Rel | Cmp | Val) for f in stays):
+        return rows, ()
+    needed = variable_set(tuple(stays)) | {v for value in asked for v in _used(value)}
+    while found := [f for f in computed if bound_by(f) & needed]:
+        computed = [f for f in computed if f not in found]
+        needed |= variable_set(tuple(found))
+    if not any(isinstance(f, Neighbour) or _reads_rows(f.body) for f in computed):
+        return rows, ()
+    return Poly((tuple(f for f in term if f not in computed),)), tuple(computed)
+
+
+def _reads_rows(body: Poly) -> bool:
+    return any(
+        isinstance(f, Rel | Exists | Neighbour) or (isinstance(f, NESTED) and _reads_rows(f.body))
+        for t in body.terms
+        for f in t
+    )
+
+
+def _reads(value: Value, factors: Term) -> bool:
+    return not {v for f in factors for v in bound_by(f)}.isdisjoint(_used(value))
+
+
+def _columns(names: Names, rows: Poly) -> dict[Var, Value]:
+    """What rows of relations bind, as values."""
+    nullable = {
+        argument
+        for term in rows.terms
+        for factor in term
+        if isinstance(factor, Rel)
+        for argument, column in zip(factor.args, names.relations[factor.name].columns, strict=True)
+        if column.nullable
+    }
+    return {
+        v: Value(v, names.types[v], not_null(v) if v in nullable else TRUE)
+        for v in sorted(binders(rows), key=str)
+    }
 
 
 def _text_of(value: Value) -> Var | None:
