@@ -17,6 +17,7 @@ from orderbook.configuration.configuration import load_configuration
 from orderbook.configuration.options import KafkaFeed
 from orderbook.core.errors import ConfigurationError, Problems, SourceError
 from orderbook.engine.runtime.engine_state import program_hash
+from orderbook.feeds import kafka_topic
 from orderbook.feeds.kafka_topic import TopicOptions, TopicReader, source_name, topic_address
 from orderbook.run.feed_runs import TopicRun
 from orderbook.sinks.delivery import ChangeDelivery
@@ -205,7 +206,8 @@ def test_where_a_topic_was_is_in_the_log_and_its_checkpoints(tmp_path: Path) -> 
         run.log.close()
 
 
-def test_a_broker_that_is_not_there_is_an_error_of_the_source() -> None:
+def test_a_broker_that_is_not_there_is_an_error_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_topic, "_PATIENCE", 0.5)
     with pytest.raises(SourceError, match="cannot be read"):
         TopicReader(
             TopicOptions("kafka://127.0.0.1:1/t", properties={"log_level": "0"}), Problems(), Counter(), {}
