@@ -417,13 +417,13 @@ class StrategyHost:
         """See Host."""
         self._audience.stir(runner)
 
-    def loop_desks(self, free: bool, state: int) -> LoopDesks:
+    def loop_desks(self, free: bool, state: int, events: int) -> LoopDesks:
         """Whose compiled methods the loop calls from now on. free: as far as books and the run go. state: of
-        the engine's runtime."""
+        the engine's runtime. events: how many were applied so far."""
         if self._desks:
             again = self.silent or self._replayed or self._performed
             free = free and not again and self.halted is None
-            self._desks.look(free, state, self._log is not _NO_LOG)
+            self._desks.look(free, state, self._log is not _NO_LOG, events)
         return self._desks
 
     def leave_loop(self) -> None:

@@ -26,6 +26,9 @@ from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.runner import Runner
 from orderbook.views.program import CompiledProgram
 
+# The loop looks at every strategy with each message. So it sends the orders of methods in Python once there
+# were so many, and one for so many events: what rarely asks, as most of a sweep, costs less outside.
+MANY_ORDERS, EVENTS_OF_AN_ORDER = 8, 20_000
 # By which rows name instruments.
 _NAMED = ("venue", "symbol")
 
@@ -94,25 +97,36 @@ class LoopDesks:
         """Whether Python is to know what the loop did whenever that comes back."""
         return self._on and self._at_once
 
-    def look(self, free: bool, state: int = 0, logged: bool = False) -> None:
+    def look(self, free: bool, state: int = 0, logged: bool = False, events: int = 0) -> None:
         """Says what the loop is given. free: nothing but strategies keeps it from calling their methods.
-        state: of the engine's runtime. logged: what is asked for is in a log before it is done."""
+        state: of the engine's runtime. logged: what is asked for is in a log before it is done. events: how
+        many were applied so far."""
         engine = self._engine
         if not (free and isinstance(engine, GatedEngine) and engine.unobserved):
             self._switch(False)
             return
-        alive = [runner for runner in (self._called if logged else self._runners) if runner.alive]
-        same = engine.watched is self._watched and engine.program is self._program
-        if not same or len(alive) != self._count or logged != self._logged:
+        same = engine.watched is self._watched and engine.program is self._program and logged == self._logged
+        candidates, inside = self._called if logged else self._runners, self._inside
+        staying = sum(runner.alive for runner in inside)
+        joining = {one: None for one in candidates if one not in inside and self._joins(one, events)}
+        # Of many a few wait until there are more.
+        if not same or staying != len(inside) or len(joining) > staying // 4:
             self._switch(False)
+            alive = [one for one in candidates if one.alive and (one in inside or one in joining)]
             self._watched, self._program, self._count = engine.watched, engine.program, len(alive)
             self._inside, self._logged = dict.fromkeys(alive), logged
             self._at_once = any(runner.learns_at_once for runner in alive)
             self._build(engine, alive)
-        if alive and not self._on and self.why_not is None:
+        if self._inside and not self._on and self.why_not is None:
             self._switch(True)
         if self._on and self._relations is not None:
             self._relations.enter(state, self.handlers)
+
+    def _joins(self, runner: Runner, events: int) -> bool:
+        """Whether the loop is to send the orders of one that it did not."""
+        if runner.knows_fields or not runner.alive:
+            return runner.alive
+        return runner.orders >= MANY_ORDERS and runner.orders * EVENTS_OF_AN_ORDER >= events
 
     def settle(self) -> None:
         """Raises what is wrong with a row that the loop has left to Python."""
@@ -135,6 +149,8 @@ class LoopDesks:
                 exchange.take_steps()
                 assert self._relations is not None
                 runner.enter_loop(self._relations)
+                row = runner.desk.row
+                row["plain"] = not (runner.knows_fields or row["told_market"] or row["worth"])
         self._on = on
         self.handlers = int(self._handlers.ctypes.data) if on else 0
         self.desks, self.count = (int(self._desks.ctypes.data), self._count) if on else (0, 0)

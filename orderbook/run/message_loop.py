@@ -400,7 +400,8 @@ class MessageLoop:
                 self._apart(len(events) if together and not watches else self._message_end())
                 continue
             if watches:
-                desks = host.loop_desks(self._books.all_valid, words[_STATE_AT])
+                applied = words[_ORIGIN] + words[_PLACE]
+                desks = host.loop_desks(self._books.all_valid, words[_STATE_AT], applied)
                 words[_HANDLERS], words[_RELATIONS] = desks.handlers, desks.relations
                 words[_DESKS], words[_DESKS_COUNT] = desks.desks, desks.count
                 if desks.relations:

@@ -30,6 +30,12 @@ DESK = np.dtype(
     [
         *vector("requests"),
         *vector("open"),  # OPEN, orders under way or resting, as far as was told
+        ("account", "i8"),  # address of ACCOUNT
+        ("plain", "i8"),  # whether requests, and what orders come to, are all that a message can bring about
+        ("asked", "i8"),  # whether Python has asked for something of it that waits for the end of a message
+        ("sent", "i8"),  # requests of the message at hand
+        ("looked", "i8"),  # whether `look` was called at this message
+        ("stopped", "i8"),  # whether Python is to go on at the end of the message at hand
         *vector("news"),
         ("news_fills", "i8"),  # how many of the account's FILLs are of news
         ("orders", "i8"),  # how many were placed
@@ -39,7 +45,6 @@ DESK = np.dtype(
         ("tick", "i8"),
         ("lot", "i8"),
         ("position", "i8"),  # held of it, as far as was told
-        ("account", "i8"),  # address of ACCOUNT
         ("boards", "i8"),  # address of int64[instruments], of the BOARD of each, 0 where it has none
         ("positions", "i8"),  # address of int64[instruments], lots held, as far as was told
         (
@@ -57,7 +62,6 @@ DESK = np.dtype(
         ("only", "i8"),  # the instrument of all of its rows; -1: there are several
         ("told_market", "i8"),  # whether Python tells it of trades, or has timers of it
         ("waited", "i8"),  # how often one began to wait
-        ("asked", "i8"),  # whether Python has asked for something of it that waits for the end of a message
         ("looks", "i8"),  # whether timers and rows that are due are left to Python
         ("on_order", "i8"),  # what is called with an ORDER_UPDATE and a FILL_UPDATE; 0: nothing is
         ("on_fill", "i8"),
@@ -65,13 +69,10 @@ DESK = np.dtype(
         ("called", "i8"),  # how many of the news, and of their FILLs, these were called for
         ("called_fills", "i8"),
         ("before", "i8"),  # where Python goes on, how many of the news are told before rows that have waited
-        ("sent", "i8"),  # requests of the message at hand
         ("others", "i8"),  # calls that are not of rows
         ("look", "i8"),  # what is called with the time at the end of a message, once; 0: nothing is
         ("looking", "i8"),  # whether it is to be called
-        ("looked", "i8"),  # whether it was, at this message
         ("wake", "i8"),  # from when on it is to be called at a message, ns; LAST: by no time
-        ("stopped", "i8"),  # whether Python is to go on at the end of the message at hand
         ("relations", "i8"),  # address of RELATIONS, where what it is told goes; 0: nowhere
         ("strategy", "i8"),  # the code of its name there
         ("reasons", "i8"),  # address of int64[instruments], of the codes of reasons' texts; see `code_of`

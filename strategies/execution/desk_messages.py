@@ -464,6 +464,10 @@ def end_message(
     for number in range(count):
         address = load(desks + 8 * number)
         desk = desk_at(address)
+        idle = desk.plain != 0 and desk.requests_count == 0 and desk.asked == 0
+        # Of many strategies, as in a sweep, most have nothing to do.
+        if idle and desk.sent == 0 and desk.stopped == 0 and account_at(desk.account).due > now:
+            continue
         desk.sent = desk.looked = desk.stopped = 0
         if desk.worth != 0 and holds(desk.worth) and _is_own(desk, followed):
             mark(desk.worth, desk.boards, account_at(desk.account).books)

@@ -225,5 +225,5 @@ def test_compiled_methods_are_called_live_and_their_latency_counts() -> None:
     # An event here is of one row.
     assert isinstance(strategy, Counting)
     assert strategy.seen == own.callbacks == pipeline.to_callbacks.count > 5
-    assert pipeline.host.loop_desks(True, 1).handlers != 0
+    assert pipeline.host.loop_desks(True, 1, len(events)).handlers != 0
     assert pipeline.to_callbacks.maximum >= 1e6

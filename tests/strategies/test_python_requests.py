@@ -23,6 +23,7 @@ from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.execution.venue_model import TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.strategies.loop_desks import EVENTS_OF_AN_ORDER, MANY_ORDERS, LoopDesks
 from orderbook.strategies.runner import Runner
 from orderbook.strategies.strategy import Strategy, StrategyDefinition, compiled, on_timer, on_view
 from orderbook.views.compilation import compile_views
@@ -200,6 +201,18 @@ class Told:
         return [self.updates, money, rows, failures, saw, refused]
 
 
+@pytest.fixture(params=[0, 5])
+def joins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """After how many orders the loop sends those of a strategy."""
+
+    def joined(desks: LoopDesks, runner: Runner, events: int) -> bool:
+        return runner.alive and runner.orders >= request.param
+
+    monkeypatch.setattr(LoopDesks, "_joins", joined)
+    number: int = request.param
+    return number
+
+
 @pytest.fixture
 def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Orders that Python brought to the exchange."""
@@ -229,9 +242,9 @@ KINDS: Sequence[type[Strategy]] = (Rests, Times, Trades, Mixed, Stops, Floods)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_loop_does_what_python_asks_for(
-    name: str, kind: type[Strategy], sample_seed: int, tmp_path: Path, placed: list[int]
+    name: str, kind: type[Strategy], sample_seed: int, joins: int
 ) -> None:
-    number = list(OPTIONS).index(name) + KINDS.index(kind)
+    number = list(OPTIONS).index(name) + KINDS.index(kind) + joins
     parts = parts_of(sample_seed + number, ("orders", "levels")[number % 2])
     plain = Told(kind, OPTIONS[name], "interpreter")
     told = [Told(kind, OPTIONS[name], "numba"), Told(kind, OPTIONS[name], "numba", late=True)]
@@ -243,7 +256,7 @@ def test_the_loop_does_what_python_asks_for(
     assert any(update.fills for own in plain.updates.values() for _, update in own)
 
 
-def test_python_brings_few_orders_there(placed: list[int], sample_seed: int) -> None:
+def test_python_brings_few_orders_there(placed: list[int], sample_seed: int, joins: int) -> None:
     for backend in ("interpreter", "numba"):
         told = Told(Rests, OPTIONS["late"], backend)
         for part in parts_of(sample_seed, "levels"):
@@ -256,7 +269,7 @@ def test_python_brings_few_orders_there(placed: list[int], sample_seed: int) -> 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_checkpoint_goes_on(name: str, sample_seed: int, tmp_path: Path) -> None:
+def test_a_checkpoint_goes_on(name: str, sample_seed: int, tmp_path: Path, joins: int) -> None:
     parts = parts_of(sample_seed, "levels")
     plain, made = Told(Rests, OPTIONS[name], "interpreter"), Told(Rests, OPTIONS[name], "numba", late=True)
     for number, part in enumerate(parts):
@@ -275,3 +288,31 @@ def test_a_checkpoint_goes_on(name: str, sample_seed: int, tmp_path: Path) -> No
             assert isinstance(own, Rests) and isinstance(strategy, Rests)
             own.seen, own.quotes, own.known = strategy.seen, strategy.quotes, strategy.known
         assert made.known == plain.known
+
+
+class Seldom(Rests):
+    """Asks for little, as its label says."""
+
+    asks: ClassVar[int] = 0
+
+    @on_view("touch", fire="change")
+    def moved(self, event: Any) -> None:
+        if self.seen < type(self).asks and event.new is not None and event.new.bid is not None:
+            self.seen += 1
+            self.buy(event.key[1], self.instrument(event.key[1]).lot, event.new.bid)
+
+
+def test_what_rarely_asks_stays_outside_of_the_loop(sample_seed: int) -> None:
+    parts = parts_of(sample_seed, "levels")
+    for asks in (MANY_ORDERS - 1, MANY_ORDERS):
+        Seldom.asks = asks
+        told = Told(Seldom, OPTIONS["late"], "numba")
+        for part in parts:
+            told.apply(part)
+        host = told.pipeline.host
+        (runner,) = host._runners
+        assert runner.orders == asks
+        assert bool(host.loop_desks(True, 1, 1_000).count) == (asks == MANY_ORDERS)
+    # It was inside, and so it stays; another that asks as often of more events does not come.
+    assert host.loop_desks(True, 1, EVENTS_OF_AN_ORDER * MANY_ORDERS + 1).count == 1
+    assert not LoopDesks._joins(host._desks, runner, EVENTS_OF_AN_ORDER * MANY_ORDERS + 1)
