@@ -90,5 +90,6 @@ def _changes(
     step = max((step for step in _STEPS if span // step >= least), default=None)
     if step is None:
         return None
-    grid = np.arange(times[0], times[-1] + 1, step)
+    # Of a long time `np.arange` rounds how many there are.
+    grid = times[0] + np.arange(span // step + 1) * step
     return grid[1:], np.diff(equity[np.searchsorted(times, grid, side="right") - 1]), step

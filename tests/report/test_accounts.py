@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from samples import examples
 
@@ -142,6 +142,7 @@ def test_exposure_and_benchmark_at_every_time(case: Case) -> None:
     st.lists(st.tuples(st.integers(1, 10**6), st.integers(-3, 3)), min_size=2, max_size=120),
     st.sampled_from([1, 1_000, 10**6, 86_400 * 10**5]),
 )
+@example([(250_000, 0), (1_000_000, 1)], 86_400 * 10**5)
 @examples(80)
 def test_the_sharpe_ratio_of_each_30_changes(moves: list[tuple[int, int]], scale: int) -> None:
     times, equity = [7], [0.0]
