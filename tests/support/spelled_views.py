@@ -76,6 +76,7 @@ _OPENS = (
 )
 
 _MOVES = "(SELECT symbol, price - LAG(price) OVER (PARTITION BY symbol ORDER BY ts, id) AS m FROM t{}) d"
+_ALL_MOVES = _MOVES.format("")
 _OF_A = " WHERE symbol = 'A'"
 _ABOVE = "(SELECT {} FROM t c WHERE c.price > b.price)"
 
@@ -333,7 +334,7 @@ FAMILIES: Mapping[str, Family] = {
     "first rows by what lies beside them": Family(
         Cost.ROWS,
         (
-            f"SELECT m FROM {_MOVES.format('')} ORDER BY m DESC LIMIT 3",
+            f"SELECT m FROM {_ALL_MOVES} ORDER BY m DESC LIMIT 3",
             f"SELECT ABS(m) AS a FROM {_MOVES.format(' WHERE size > 1')} ORDER BY a DESC LIMIT 2",
             "SELECT id, ts - LAG(ts) OVER (ORDER BY ts, id) AS gap FROM t ORDER BY gap DESC, id LIMIT 2",
             "SELECT id, LEAD(price) OVER (ORDER BY ts, id) - price AS d FROM t ORDER BY d, id LIMIT 3",
@@ -342,6 +343,17 @@ FAMILIES: Mapping[str, Family] = {
             "SELECT symbol, id, d FROM (SELECT symbol, id, price - LAG(price) OVER "
             "(PARTITION BY symbol ORDER BY ts, id) AS d FROM t) x "
             "QUALIFY ROW_NUMBER() OVER (PARTITION BY symbol ORDER BY d DESC, id) = 1",
+        ),
+    ),
+    "rows that stand out among their moves": Family(
+        Cost.GROUPS,
+        (
+            f"SELECT COUNT(*) AS n, SUM(m * m) AS s FROM {_ALL_MOVES} "
+            f"WHERE m > (SELECT AVG(m) FROM {_ALL_MOVES})",
+            f"SELECT symbol, m FROM {_ALL_MOVES} WHERE ABS(m) > 2 * (SELECT STDDEV(m) FROM {_ALL_MOVES})",
+            f"SELECT symbol FROM {_ALL_MOVES} WHERE m = (SELECT MAX(m) FROM {_ALL_MOVES})",
+            f"SELECT symbol, m FROM {_ALL_MOVES} QUALIFY RANK() OVER (ORDER BY m DESC) <= 2",
+            f"SELECT symbol, m FROM {_ALL_MOVES} QUALIFY RANK() OVER (PARTITION BY symbol ORDER BY m) = 1",
         ),
     ),
     # Rows without a time are looked at one by one where there are fewer others.

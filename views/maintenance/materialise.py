@@ -48,6 +48,7 @@ from orderbook.views.maintenance.deltas import nested_domains, reaches_near
 from orderbook.views.maintenance.generated_columns import GeneratedColumns
 from orderbook.views.maintenance.neighbours import with_neighbours_found
 from orderbook.views.maintenance.ranked_groups import Aggregate, is_key, ranked_groups, value_variable
+from orderbook.views.maintenance.ranked_rows import ranked_rows
 from orderbook.views.materialization import Materialization, Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
 from orderbook.views.simplify import simplify
@@ -313,36 +314,19 @@ class Materialiser:
 
         A change of a row moves few entries there, and an index over the value answers the comparison.
         """
-        elsewhere = bound - bound_in(term)
-        outside = [f for f in term if variable_set(f) & elsewhere]
-        inside = tuple(f for f in term if f not in outside)
-        local = bound_in(inside) - bound
-        beside = frozenset(v for f in inside if isinstance(f, NESTED) for v in bound_by(f)) - bound
-        if not (
-            any(isinstance(f, Neighbour) for f in inside)
-            and all(isinstance(f, Cmp | Val) for f in outside)
-            and beside.isdisjoint(needed)
-            and self._changes_rows_beside(inside, bound)
-        ):
+        ranked = ranked_rows(term, bound, needed)
+        if ranked is None or not self._changes_rows_beside(ranked.rows, bound):
             return term
         values = list[Lift]()
-        for place, factor in enumerate(outside):
-            if not isinstance(factor, Cmp):
-                continue
-            for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
-                used = variable_set(Val(own))
-                if used & beside and used <= local and _given(other, local):
-                    value = self._value_of(own, (*inside, *values), bound | variable_set(term))
-                    if value is None:
-                        return term
-                    values.append(value)
-                    sides = (value.var, other) if own is factor.left else (other, value.var)
-                    outside[place] = Cmp(factor.op, *sides)
-        if not values or not beside.isdisjoint(variable_set(tuple(outside))):
-            return term
-        component = (*inside, *values)
-        keys = _keys(component, outside, bound, needed)
-        read = self._map(Poly((component,)), keys, bound, "m")
+        names: dict[Var, Scalar] = {}
+        for own, variable in ranked.compared.items():
+            value = self._value_of(own, (*ranked.rows, *values), bound | variable_set(term))
+            if value is None:
+                return term
+            values.append(value)
+            names[variable] = value.var
+        component, outside = (*ranked.rows, *values), substitute_term(ranked.outside, names)
+        read = self._map(Poly((component,)), _keys(component, outside, bound, needed), bound, "m")
         return _looked_up((read, *outside), frozenset(v.var for v in values))
 
     def _changes_rows_beside(self, term: Term, bound: Bound) -> bool:
