@@ -25,6 +25,7 @@ from orderbook.views.calculus import (
     NESTED,
     Apply,
     Cmp,
+    Const,
     Exists,
     Extreme,
     Factor,
@@ -167,6 +168,12 @@ def _is_one_row(
     """
     bound: set[Scalar] = {keys[i] for i in known}
     around = {v for f in term for v in (bound_by(f) if isinstance(f, NESTED) else variable_set(f))}
+    kinds = {
+        a: c.type
+        for f in term
+        if isinstance(f, Rel)
+        for a, c in zip(f.args, relations[f.name].columns, strict=True)
+    }
     for _ in term:
         before = len(bound)
         for factor in term:
@@ -175,12 +182,23 @@ def _is_one_row(
                     key = key_of(relations[name], args)
                     if key is not None and bound.issuperset(key):
                         bound.update(args)
+                case Lift(var, Poly(((Val(scalar),),))) if var in bound and _tells(scalar, kinds):
+                    bound |= variable_set(Val(scalar))
                 case Lift(var, body) | Extreme(var, _, _, body):
                     if bound.issuperset((variable_set(body) & around) - {var}):
                         bound.add(var)
         if len(bound) == before:
             break
     return bound.issuperset(keys)
+
+
+def _tells(scalar: Scalar, kinds: Mapping[Scalar, Type]) -> bool:
+    """Whether a scalar tells a column: it is its value or, where that is NULL, what no value is."""
+    match scalar:
+        case Apply("if", (Apply("not", (Apply("is_null", (column,)),)), value, Const(int() as instead))):
+            kind = kinds.get(column) if column == value else None
+            return kind is not None and kind.exact and not kind.low <= instead <= kind.high
+    return False
 
 
 def are_first_rows(declaration: MapDeclaration, known: Collection[int]) -> bool:
