@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from inspect import isfunction
@@ -101,8 +102,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         sample = item.get_closest_marker("sampled")
         here = item.get_closest_marker("exhaustive") is None
         if here and sample is not None and not asked:
-            function = item.nodeid.partition("[")[0]
-            here = is_drawn(drawn[function], sample.args[0], _turn(config))
+            function, _, case = item.nodeid.partition("[")
+            # Tests of one case come in turns of their own, so that as many are run in each.
+            number = drawn[function] if case else zlib.crc32(function.encode())
+            here = is_drawn(number, sample.args[0], _turn(config))
             drawn[function] += 1
         (kept if here else held_back).append(item)
     if held_back:

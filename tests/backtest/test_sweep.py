@@ -223,6 +223,7 @@ def test_a_sweep_that_is_stopped_leaves_nothing(flow: Path, tmp_path: Path, sent
         time.sleep(0.05)
 
 
+@pytest.mark.sampled(2)
 def test_a_plain_script_sweeps_in_processes(flow: Path, tmp_path: Path) -> None:
     (tmp_path / "script_here.py").write_text(
         "import orderbook\n"

@@ -115,6 +115,7 @@ def test_what_cannot_be_shown_is_refused(make: Callable[[Any], Any], said: str) 
         make(an_engine())
 
 
+@pytest.mark.sampled(2)
 def test_the_notebook_of_the_documents_runs(project: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(project / "docs" / "notebook.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"

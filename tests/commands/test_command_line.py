@@ -193,6 +193,7 @@ def test_replay_of_a_binance_capture(orderbook: Program, shared_data: Path, tmp_
     )
 
 
+@pytest.mark.sampled(2)
 def test_generate_then_replay_the_record(orderbook: Program, tmp_path: Path) -> None:
     record = tmp_path / "flow.parquet"
     options = ("--events", 20_000, "--symbols", 3, "--levels", 50, "--seed", 7)

@@ -37,6 +37,7 @@ SPANS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 def test_the_first_try_finds_every_episode_and_next_to_nothing_else(
     orderbook: Program, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ async def called(client: Any, name: str, arguments: dict[str, Any]) -> Any:
     return result.content[0].text if result.is_error else result.structured_content
 
 
+@pytest.mark.sampled(2)
 def test_a_client_reads_views_and_asks_sql(url: str) -> None:
     # A run that has just begun has books in a moment.
     tools, (views, books, few, explained) = asked(
@@ -86,6 +87,7 @@ def test_a_client_reads_views_and_asks_sql(url: str) -> None:
     assert "touch" in explained["sql"].lower() and explained["maps"]
 
 
+@pytest.mark.sampled(2)
 def test_nothing_is_changed_and_refusals_say_why(url: str) -> None:
     _, told = asked(
         url,
@@ -102,6 +104,7 @@ def test_nothing_is_changed_and_refusals_say_why(url: str) -> None:
         assert isinstance(text, str) and expected in text, (text, expected)
 
 
+@pytest.mark.sampled(2)
 def test_on_a_port_it_is_told_why_a_view_changed(url: str) -> None:
     from mcp import Client
 

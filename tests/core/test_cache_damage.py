@@ -442,6 +442,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.sampled(2)
 def test_a_program_whose_cache_is_damaged_in_every_way_is_rebuilt(warm: Path, tmp_path: Path) -> None:
     folder, chance = tmp_path / "cache", random.Random(1)
     shutil.copytree(warm, folder)

@@ -79,6 +79,7 @@ def test_a_log_that_ends_within_an_item_goes_on_from_there(
     check(sessions.again(), sessions.backtested(tmp_path / "job"))
 
 
+@pytest.mark.sampled(2)
 def test_what_is_usual_is_known_after_a_crash(tmp_path: Path, sample_seed: int) -> None:
     sessions = Sessions(tmp_path, ["strategies.sobi:SobiBand"], SIMULATIONS["constant"])
     instruments, parts = received(sample_seed, 1_500, 3)

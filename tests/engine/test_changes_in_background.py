@@ -343,6 +343,7 @@ def test_a_process_that_is_killed_is_one_error_and_the_engine_goes_on(
     assert late.views == ("totals",) and contents(late, "totals") == contents(early, "totals")
 
 
+@pytest.mark.sampled(2)
 def test_the_next_process_is_started_ahead(program: CompiledProgram, started: list[Started]) -> None:
     own = Setting(None, None, False, frozenset({"quotes"}), (), compiles=False)
 
@@ -401,6 +402,7 @@ def compare_added(least: int, program: CompiledProgram, drops: bool = False) -> 
     assert contents(late, "added") == contents(early, "added")
 
 
+@pytest.mark.sampled(2)
 def test_a_view_added_under_load_equals_one_from_the_start(
     program: CompiledProgram, started: list[Started]
 ) -> None:

@@ -430,6 +430,7 @@ def typed() -> orderbook.CompiledProgram:
     return orderbook.compile(";".join([TYPED, *views]), params={"length": "3 seconds"})
 
 
+@pytest.mark.sampled(2)
 @given(st.randoms(use_true_random=False))
 def test_columns_of_every_type_are_read_alike_in_both_runtimes(random: Random) -> None:
     one, other = orderbook.Engine(typed()), orderbook.Engine(typed(), "interpreter")

@@ -205,6 +205,7 @@ def test_the_same_seed_gives_the_same_events_whatever_the_batches() -> None:
     assert not np.array_equal(injected(clean, EVERY_KIND, 4)[0], expected)
 
 
+@pytest.mark.sampled(2)
 def test_a_recorded_day_that_shows_one_level_a_side(shared_data: Path) -> None:
     source = open_source(str(next(iter(sorted(shared_data.glob(RECORDING))))))
     clean = np.concatenate([batch for batch in source if isinstance(batch, np.ndarray)])

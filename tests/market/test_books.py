@@ -193,6 +193,7 @@ def test_clear_empties_a_large_book(side: Side) -> None:
     assert books.problems() == {}
 
 
+@pytest.mark.sampled(2)
 def test_level_books_hold_thousands_of_levels() -> None:
     books, _ = books_and_dictionary()
     random = np.random.default_rng(7)

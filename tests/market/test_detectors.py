@@ -139,6 +139,7 @@ def check(program: CompiledProgram, events: Events, instruments: Instruments) ->
     return {name for name, rows in expected.items() if rows}
 
 
+@pytest.mark.sampled(2)
 def test_detectors_find_by_the_plain_rules_what_is_injected(program: CompiledProgram) -> None:
     found = [check(program, to_the_close(seed), synthetic_instruments(1)) for seed in (1, 2)]
     assert set().union(*found) == set(NAMES)

@@ -163,6 +163,7 @@ def _flowing(one: Served) -> Iterator[dict[str, Rows]]:
         thread.join(PATIENCE)
 
 
+@pytest.mark.sampled(2)
 def test_all_doors_read_the_same_rows_at_one_version_while_events_flow() -> None:
     with served(postgres={}, flight={}) as one, ExitStack() as closed:
         doors = dict(_Doors(one, closed).all())
@@ -189,6 +190,7 @@ CREATE VIEW pressed AS SELECT symbol, SUM(decay(price, 2) * volume) AS pressure 
 """
 
 
+@pytest.mark.sampled(2)
 def test_views_that_call_functions_in_python_are_read_at_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
     # Only files declare functions.
     sql_of_file = {str(SUPPORT / "views.sql"): monitor_support.SQL + _FUNCTION}

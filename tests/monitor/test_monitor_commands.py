@@ -62,6 +62,7 @@ def test_a_wrong_rule_or_address_ends_the_run_with_its_reason(orderbook: Program
     assert orderbook("top", "--url", "nowhere").status == 2
 
 
+@pytest.mark.sampled(2)
 def test_why_of_an_alert_is_what_the_log_says(
     orderbook: Program,
     tmp_path: Path,

@@ -132,6 +132,7 @@ def test_what_takes_long_for_an_event_is_refused(program: CompiledProgram) -> No
     CompileRequest(program.source, source, setting()).compiled()
 
 
+@pytest.mark.sampled(2)
 def test_clients_are_refused_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MOST_SQL_FOLLOWS", 1)
 

@@ -149,6 +149,7 @@ def test_a_ring_has_every_change_after_what_it_reaches(steps: list[tuple[int, in
         assert len(ring.changes) <= 6
 
 
+@pytest.mark.sampled(2)
 def test_sql_is_shared_and_goes_with_its_last_follower(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "GRACE_SECONDS", 0.0)
     from orderbook.monitor import server
@@ -179,6 +180,7 @@ def test_sql_is_shared_and_goes_with_its_last_follower(monkeypatch: pytest.Monke
     asyncio.run(go())
 
 
+@pytest.mark.sampled(2)
 def test_a_follower_that_leaves_before_its_view_is_there_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

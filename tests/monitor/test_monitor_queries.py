@@ -119,6 +119,7 @@ def test_each_limit_is_named() -> None:
     asyncio.run(go())
 
 
+@pytest.mark.sampled(2)
 def test_a_short_query_of_another_client_waits_for_no_long_one() -> None:
     async def go() -> None:
         options = QueryOptions(time_limit="600s")
@@ -166,6 +167,7 @@ def test_a_query_ends_with_who_asks_it(how: str) -> None:
     asyncio.run(go())
 
 
+@pytest.mark.sampled(2)
 def test_a_process_that_is_killed_takes_only_its_query_with_it() -> None:
     async def go() -> None:
         options = QueryOptions(time_limit="600s")

@@ -97,6 +97,7 @@ def test_every_change_is_a_message_with_its_version(brokers: str, tmp_path: Path
     assert {(key,): row for key, row in present.items() if row is not None} == rows
 
 
+@pytest.mark.sampled(2)
 def test_brokers_that_are_away_are_an_error(brokers: str) -> None:
     change = RowChange((1, 0, 1), "insert", ("A",), {"symbol": "A", "n": float("nan"), "wide": 2**70})
     away = KafkaTopic("kafka://127.0.0.1:1/t", "v", KEYS, {"log_level": "0"})

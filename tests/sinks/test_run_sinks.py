@@ -49,6 +49,7 @@ def test_a_run_sends_what_it_has_and_goes_on_with_its_outbox(
     assert list((tmp_path / "log" / "sinks").glob("touch-*/delivered"))
 
 
+@pytest.mark.sampled(2)
 def test_a_topic_that_cannot_be_reached_leaves_a_finding(
     orderbook: Program, ends_once: EndsOnce, tmp_path: Path
 ) -> None:

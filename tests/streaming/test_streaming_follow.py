@@ -272,6 +272,7 @@ def test_another_log_in_the_same_place(tmp_path: Path) -> None:
         follower.close()
 
 
+@pytest.mark.sampled(2)
 def test_a_killed_process_goes_on(project: Path, tmp_path: Path) -> None:
     view, config = tmp_path / "view.sql", tmp_path / "config.toml"
     view.write_text(SQL)

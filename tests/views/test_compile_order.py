@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from fuzz import program_of
 from paths import PROJECT, SUPPORT
 from views_catalogue import CATALOGUE
@@ -36,6 +37,7 @@ for name in OF_MARKETS:
 OF_MARKETS = ("market/imbalance_near", "market/cost_to_trade", "market/effective_spread")
 
 
+@pytest.mark.sampled(2)
 def test_programs_do_not_depend_on_the_order_of_hashes(part: Callable[[int], str]) -> None:
     """They are the same where hashes are as they happen to be, and where they are those of a seed."""
     first, every = part(12).split("/")
@@ -57,6 +59,7 @@ def test_programs_do_not_depend_on_the_order_of_hashes(part: Callable[[int], str
     assert len(here) > 50
 
 
+@pytest.mark.sampled(2)
 def test_a_variable_is_one_object_by_class_and_name() -> None:
     """In any number of threads, copied, and read from a pickle; what is not used any more is forgotten."""
     with ThreadPoolExecutor(8) as executor:

@@ -24,6 +24,7 @@ def test_a_decayed_view_equals_duckdb_on_many_streams(name: str, sample_seed: in
         check([name], seed, LENGTH, [InterpreterRuntime])
 
 
+@pytest.mark.sampled(2)
 def test_decayed_views_equal_duckdb_after_every_event() -> None:
     """By the interpreter, and by generated code as plain Python."""
     run_uncompiled("decayed_views.py", f"--length={LENGTH}")

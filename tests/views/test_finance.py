@@ -25,6 +25,7 @@ def compared(*options: str) -> tuple[int, int]:
     return rows, changed
 
 
+@pytest.mark.sampled(2)
 def test_random_markets_equal_duckdb(sample_seed: int) -> None:
     rows, changed = compared(f"--seed={sample_seed}", "--count=120")
     assert rows > 600 and changed > 300
@@ -37,6 +38,7 @@ def test_many_random_markets_equal_duckdb(sample_seed: int, sample_count: int) -
         assert rows > 2_000 and changed > 1_000
 
 
+@pytest.mark.sampled(2)
 def test_a_real_market_equals_duckdb(shared_data: Path) -> None:
     rows, changed = compared(f"--lobster={shared_data / AAPL}", "--count=250")
     assert rows > 1_000 and changed > 400

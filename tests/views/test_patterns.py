@@ -65,6 +65,7 @@ def pattern(draw: random.Random) -> str:
     return text + "|" + draw.choice(ATOMS) if draw.random() < 0.3 else text
 
 
+@pytest.mark.sampled(2)
 def test_regular_expressions_match_as_in_duckdb(
     database: duckdb.DuckDBPyConnection, sample_seed: int, sample_count: int
 ) -> None:

@@ -4,6 +4,7 @@ import random
 import re
 from functools import cache
 
+import pytest
 from fuzz import program_of
 from views_catalogue import CATALOGUE, Entry
 
@@ -87,6 +88,7 @@ def test_nearly_sql_ends_in_an_error_that_says_where(sample_seed: int, sample_co
         check([" ".join(words)], entry)
 
 
+@pytest.mark.sampled(2)
 def test_nearly_m3_ends_in_an_error_that_says_where(sample_seed: int, sample_count: int) -> None:
     generator = random.Random(sample_seed)
     compiled = 0

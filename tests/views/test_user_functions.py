@@ -242,6 +242,7 @@ def in_a_process(tmp_path: Path) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.sampled(2)
 def test_an_edited_function_is_another_one(tmp_path: Path, in_a_process: Callable[..., Any]) -> None:
     """Also where what is edited is a function, or a constant, that it reads from another module."""
     folder = tmp_path / "views"
