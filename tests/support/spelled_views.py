@@ -356,6 +356,16 @@ FAMILIES: Mapping[str, Family] = {
             f"SELECT symbol, m FROM {_ALL_MOVES} QUALIFY RANK() OVER (PARTITION BY symbol ORDER BY m) = 1",
         ),
     ),
+    "what lies beside rows that are joined": Family(
+        Cost.SLICE,
+        (
+            "SELECT a.id, a.price - LAG(b.size) OVER (PARTITION BY a.symbol ORDER BY a.ts, a.id) AS d "
+            "FROM t a JOIN t b ON a.symbol = b.symbol AND a.id = b.id",
+            "SELECT a.id, a.price - LAG(b.m) OVER (PARTITION BY a.symbol ORDER BY a.ts, a.id) AS d FROM t a "
+            "JOIN (SELECT symbol, ARG_MAX(price, id) AS m FROM t GROUP BY symbol) b ON a.symbol = b.symbol",
+            "SELECT a.id, LEAD(b.price) OVER (ORDER BY a.ts, a.id) AS d FROM t a JOIN t b ON b.id = a.id - 1",
+        ),
+    ),
     # Rows without a time are looked at one by one where there are fewer others.
     "last rows beside what is computed of others": Family(
         Cost.GROUPS,

@@ -180,7 +180,8 @@ class Materialiser:
             whole = self._whole(poly, bound, needed, name, joined)
             if whole is not None:
                 return whole
-        return Poly(tuple(self.term(t, bound, needed, apart, name, joined) for t in poly.terms))
+        terms = (self.term(t, bound, needed, apart, name, joined) for t in poly.terms)
+        return Poly(tuple(t for t in terms if not any(_is_of_none(f) for f in t)))
 
     def with_weights_counted(self, poly: Poly, bound: Bound) -> Poly:
         """A polynomial over maps, its terms beside what counts the rows that hide where their sums end.
@@ -506,6 +507,11 @@ class Materialiser:
                     renamed[key] = apart_from((column,), taken)[column]
                     self.types[renamed[key]] = types.get(key, unscaled(kind))
         return tuple(renamed.get(k, k) for k in keys), substitute(body, renamed)
+
+
+def _is_of_none(factor: Factor) -> bool:
+    """Whether a factor is of rows of which there are none."""
+    return isinstance(factor, Exists | Extreme) and not factor.body.terms
 
 
 def _is_counted_along(exists: Exists, term: Term, around: Bound, needed: Bound) -> bool:
