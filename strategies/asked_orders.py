@@ -3,7 +3,7 @@
 Requests wait until the message at hand has ended; an execution client then performs them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import partial
 from typing import Protocol
@@ -164,14 +164,14 @@ class AskedOrders:
             return 0
         try:
             index = self._own.place_of(symbol, venue)
-            lots, limit = fixed_point(str(volume)), None if price is None else fixed_point(str(price))
+            lots, limit = fixed_point(str(volume)), _price(price)
         except DataError:
             return 0
-        if index is None or not self._is_order(index, lots, limit):
+        if index is None or not self._fits(index, lots, [limit]):
             return 0
         self.orders = desk.place_order(
-            self._compiled.address, index, side == "sell", lots, desk.MARKET if limit is None else limit,
-            bool(post_only), time_in_force == "ioc", time_in_force == "fok",
+            self._compiled.address, index, side == "sell", lots, limit, bool(post_only),
+            time_in_force == "ioc", time_in_force == "fok",
         )  # fmt: skip
         return self.orders
 
@@ -179,13 +179,13 @@ class AskedOrders:
         """Whether it is the id of an order."""
         return type(order_id) is int and 0 < order_id <= self.orders
 
-    def _is_order(self, index: int, volume: int, price: int | None) -> bool:
-        """Whether the instrument takes a volume and a price, 1e-8; what is wrong with others is said later,
+    def _fits(self, index: int, volume: int | None, prices: Iterable[int]) -> bool:
+        """Whether the instrument takes a volume and prices, 1e-8; what is wrong with others is said later,
         as they were asked for."""
         one = self._own.all[index]
-        if volume <= 0 or volume % (one.lot_scale * one.lot_units):
+        if volume is not None and (volume <= 0 or volume % (one.lot_scale * one.lot_units)):
             return False
-        return price is None or price % (one.tick_scale * one.tick_units) == 0
+        return all(price == desk.MARKET or price % (one.tick_scale * one.tick_units) == 0 for price in prices)
 
     def _modified(
         self, order_id: int, volume: Number | None, price: Number | None, stop: Number | None
@@ -198,17 +198,14 @@ class AskedOrders:
         if index < 0:
             # Nothing of it is open.
             return True
-        one = self._own.all[index]
         try:
-            lots = desk.UNCHANGED if volume is None else fixed_point(str(volume))
-            prices = [desk.MARKET if own is None else fixed_point(str(own)) for own in (price, stop)]
+            lots = None if volume is None else fixed_point(str(volume))
+            prices = [_price(price), _price(stop)]
         except DataError:
             return False
-        if volume is not None and not self._is_order(index, lots, None):
+        if not self._fits(index, lots, prices):
             return False
-        if any(own != desk.MARKET and own % (one.tick_scale * one.tick_units) for own in prices):
-            return False
-        desk.modify_order(compiled.address, order_id, lots, *prices)
+        desk.modify_order(compiled.address, order_id, desk.UNCHANGED if lots is None else lots, *prices)
         return True
 
     def _ask(self, request: LoggedRequest, first: bool = False) -> None:
@@ -231,6 +228,11 @@ class AskedOrders:
         self.count += 1
         if self.count > MOST_REQUESTS:
             raise OrderbookError(_TOO_MANY)
+
+
+def _price(price: Number | None) -> int:
+    """A price, 1e-8; MARKET where there is none. Raises DataError for what is no number of that scale."""
+    return desk.MARKET if price is None else fixed_point(str(price))
 
 
 class Run(Protocol):

@@ -116,25 +116,12 @@ class Runner:
         self._rows = KeptRows(host.engine, self.name, self._own_name, self._note_held)
         self._subscriptions: list[Subscription] = []
         self.news = NewsWanted.of(definition.kind)
-        results = {name: host.engine[name].layout.result for name in host.engine.views}
-        self.compiled: CompiledMethods | None = None
-        if own := compiled_methods(definition.kind):
-            count = len(host.instruments)
-            self.compiled = CompiledMethods(definition.kind, self.parameters, results, count)
-        elif issubclass(definition.kind, OrderView):
-            view, own_books = definition.kind.of_view, host.books
-            self.compiled = OrderDesk(
-                definition.kind, results[view], definition.kind.rules, host.instruments,
-                host.engine.dictionary, own_books if isinstance(own_books, Books) else None, key,
-            )  # fmt: skip
-        elif isinstance(client, PaperClient) and why_in_python(definition.kind, True, True) is None:
-            # The loop does what it asks for.
-            self.compiled = CompiledMethods(definition.kind, {}, results, len(host.instruments))
+        self._compiled_names = frozenset(compiled_methods(definition.kind))
+        self.compiled = self._desk_for(definition)
         if self.compiled is not None:
             self.compiled.follow()
             self.compiled.row["only"] = -1 if self.own.only is None else self.own.only
         self.asking = AskedOrders(host, self.identity, self.compiled, self.own)
-        self._compiled_names = frozenset(own)
         self.states = KeptStates(self.identity, self._kind, self.compiled if self.knows_fields else None)
         self.clock = RunnerClock(
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view,
@@ -160,6 +147,22 @@ class Runner:
         self._account: LoopAccount | None = None
         # Whether Python goes on at the end of a message of the loop.
         self.went_on = False
+
+    def _desk_for(self, definition: StrategyDefinition) -> CompiledMethods | None:
+        """What the compiled loop goes by for the strategy; None where Python alone does what it asks for."""
+        host, kind = self._host, definition.kind
+        results = {name: host.engine[name].layout.result for name in host.engine.views}
+        if self._compiled_names:
+            return CompiledMethods(kind, self.parameters, results, len(host.instruments))
+        if issubclass(kind, OrderView):
+            books = host.books if isinstance(host.books, Books) else None
+            return OrderDesk(
+                kind, results[kind.of_view], kind.rules, host.instruments, host.engine.dictionary, books,
+                self.key,
+            )  # fmt: skip
+        if isinstance(self.client, PaperClient) and why_in_python(kind, True, True) is None:
+            return CompiledMethods(kind, {}, results, len(host.instruments))
+        return None
 
     @property
     def orders(self) -> int:

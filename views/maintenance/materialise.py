@@ -243,11 +243,14 @@ class Materialiser:
         if not any(isinstance(f, Neighbour) for f in term):
             return False
         groups = frozenset(v for f in term if isinstance(f, Exists | Rel) for v in bound_by(f)) - bound
-        read = (self.relations[name] for name in relations(term))
+        return self._reaches_few(term, bound, [groups])
+
+    def _reaches_few(self, term: Term, bound: Bound, places: Sequence[Bound]) -> bool:
+        """Whether a change of a row reaches only rows or groups at one of the `places`, or near its own."""
         return all(
-            all(groups <= domain.keys() for domain in nested_domains(term, relation, bound))
+            all(any(p <= domain.keys() for p in places) for domain in nested_domains(term, relation, bound))
             or reaches_near(term, relation, self.relations)
-            for relation in read
+            for relation in (self.relations[name] for name in relations(term))
             if relation.max_rows > 1
         )
 
@@ -316,7 +319,11 @@ class Materialiser:
         A change of a row moves few entries there, and an index over the value answers the comparison.
         """
         ranked = ranked_rows(term, bound, needed)
-        if ranked is None or not self._changes_rows_beside(ranked.rows, bound):
+        if ranked is None:
+            return term
+        orders = [(*f.order, *f.partition) for f in ranked.rows if isinstance(f, Neighbour)]
+        places = [frozenset(v for s in order for v in scalar_variables(s)) for order in orders]
+        if not self._reaches_few(ranked.rows, bound, places):
             return term
         values = list[Lift]()
         names: dict[Var, Scalar] = {}
@@ -329,18 +336,6 @@ class Materialiser:
         component, outside = (*ranked.rows, *values), substitute_term(ranked.outside, names)
         read = self._map(Poly((component,)), _keys(component, outside, bound, needed), bound, "m")
         return _looked_up((read, *outside), frozenset(v.var for v in values))
-
-    def _changes_rows_beside(self, term: Term, bound: Bound) -> bool:
-        """Whether a change of a row reaches rows by the places of their neighbours in an order alone."""
-        orders = [(*f.order, *f.partition) for f in term if isinstance(f, Neighbour)]
-        places = [frozenset(v for s in order for v in scalar_variables(s)) for order in orders]
-        read = (self.relations[name] for name in relations(term))
-        return all(
-            any(place <= domain.keys() for place in places)
-            for relation in read
-            if relation.max_rows > 1
-            for domain in nested_domains(term, relation, bound)
-        ) or all(reaches_near(term, self.relations[name], self.relations) for name in relations(term))
 
     def _at_equal_values(
         self, maps: list[Factor], components: Sequence[Term], outside: Term

@@ -118,7 +118,7 @@ class _Ranking:
         conditions = [f for f in self.term if f in conditions or f in of_key]
         used |= {v for f in conditions for v in variable_set(f) if v in lifts}
         values = (Lift(v, product(Val(own))) for own, v in computed.items())
-        used = _made_of(used, every)
+        used = {*made_of(used, every)} & every.keys()
         own_lifts = (f for f in self.term if isinstance(f, Aggregate) and f.var in used)
         weights = (f for f in self.term if self._is_weight(f, used))
         whole = (self.exists, *self._beside(), *own_lifts, *conditions, *weights, *values)
@@ -185,8 +185,8 @@ class _Ranking:
     def _reaches_few(self, lift: Aggregate, lifts: Mapping[Var, Aggregate]) -> bool:
         """Whether a change of a row reaches one group, or those that it joins; the clock's may reach all."""
         group, outer = frozenset(self.exists.group) - self.bound, frozenset(self.exists.group)
-        made_of = (f for v, f in lifts.items() if v in _made_of({lift.var}, lifts))
-        whole = (self.exists, *self._beside(), *made_of)
+        inputs = (f for v, f in lifts.items() if v in made_of({lift.var}, lifts))
+        whole = (self.exists, *self._beside(), *inputs)
         for relation in (self.known[name] for name in relations(whole) if self.known[name].max_rows > 1):
             if all(group <= domain.keys() for domain in nested_domains(whole, relation, outer)):
                 continue
@@ -247,14 +247,14 @@ def value_variable(kind: Type, taken: Bound, types: dict[Var, Type]) -> Var:
     return variable
 
 
-def _made_of(wanted: Iterable[Var], lifts: Mapping[Var, Aggregate]) -> set[Var]:
-    """The variables of some aggregates, and of those that they are made of."""
+def made_of(wanted: Iterable[Var], lifts: Mapping[Var, Aggregate]) -> frozenset[Var]:
+    """Some variables, and all that those of aggregates among them are computed of."""
     found: set[Var] = set()
     pending = set(wanted)
     while pending:
         found |= pending
-        pending = {v for w in pending for v in variable_set(lifts[w].body) if v in lifts} - found
-    return found
+        pending = {v for w in pending if w in lifts for v in variable_set(lifts[w].body)} - found
+    return frozenset(found)
 
 
 def is_key(kind: Type) -> bool:

@@ -24,6 +24,7 @@ from orderbook.views.calculus import (
     with_scalars,
 )
 from orderbook.views.maintenance.components import Bound
+from orderbook.views.maintenance.ranked_groups import Aggregate, made_of
 from orderbook.views.names import apart_from, bound_in
 
 
@@ -49,12 +50,11 @@ def ranked_rows(term: Term, bound: Bound, needed: Bound) -> RankedRows | None:
     owns = dict.fromkeys(_compared(term, bound))
     names = apart_from([Var(f"value of {i}") for i in range(len(owns))], variable_set(term) | bound | needed)
     compared = dict(zip(owns, names.values(), strict=True))
-    made_of = _made_of(term, frozenset(v for own in owns for v in variable_set(Val(own))))
+    inputs = made_of((v for own in owns for v in variable_set(Val(own))), _lifts(term))
     replaced = with_scalars(term, compared)
     values = frozenset(compared.values())
     elsewhere = bound - bound_in(term)
-    lifted = frozenset(f.var for f in term if isinstance(f, Lift | Extreme))
-    beside = _neighbours(term) | (lifted & made_of)
+    beside = _neighbours(term) | (_lifts(term).keys() & inputs)
     outside = {
         i
         for i, f in enumerate(replaced)
@@ -88,14 +88,18 @@ def _reads(factor: Factor, others: Term) -> bool:
 def _compared(term: Term, bound: Bound) -> Iterator[Scalar]:
     """Values made of neighbours that are compared with others, at any depth."""
     here = bound_in(term) - bound
-    neighbours = _neighbours(term)
+    neighbours, lifts = _neighbours(term), _lifts(term)
     for comparison in _comparisons(term):
         for own, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
             used, met = variable_set(Val(own)), variable_set(Val(other))
             if isinstance(own, Var) or comparison.op == "<>" or not met or not used or not used <= here:
                 continue
-            if _made_of(term, used) & neighbours and not _made_of(term, met) & neighbours:
+            if made_of(used, lifts) & neighbours and not made_of(met, lifts) & neighbours:
                 yield own
+
+
+def _lifts(term: Term) -> dict[Var, Aggregate]:
+    return {f.var: f for f in term if isinstance(f, Lift | Extreme)}
 
 
 def _neighbours(term: Term) -> Bound:
@@ -109,14 +113,3 @@ def _comparisons(term: Term) -> Iterator[Cmp]:
         elif isinstance(factor, Lift | Extreme):
             for inner in factor.body.terms:
                 yield from _comparisons(inner)
-
-
-def _made_of(term: Term, wanted: Bound) -> Bound:
-    """The variables of a term that some are computed of, through its lifts."""
-    lifts = {f.var: f.body for f in term if isinstance(f, Lift | Extreme)}
-    found: set[Var] = set()
-    pending = set(wanted)
-    while pending:
-        found |= pending
-        pending = {v for w in pending if w in lifts for v in variable_set(lifts[w])} - found
-    return frozenset(found)

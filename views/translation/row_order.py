@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orderbook.views.calculus import (
-    NESTED,
     ZERO,
     Apply,
     Cmp,
@@ -25,6 +24,7 @@ from orderbook.views.calculus import (
     Var,
     bound_by,
     product,
+    relations,
     scalar_variables,
     substitute,
     variable_set,
@@ -218,9 +218,9 @@ def first_rows(
     NULL last; equal rows stand side by side. Columns that are computed of other rows come last.
     """
     # By what is computed of their neighbours, rows are found where they are kept by it.
-    computed = _apart(names, rows, partition)[1]
+    computed = _apart(rows, partition)[1]
     by_neighbours = any(isinstance(f, Neighbour) for f in computed) and _reads(order[0][0], computed)
-    there, of_others = _apart(names, rows, [*partition, *(value for value, _, _ in order)])
+    there, of_others = _apart(rows, [*partition, *(value for value, _, _ in order)])
     if of_others:
         own = {n: v for n, v in columns.items() if not _reads(v, of_others)}
         asked = variable_set(of_others) & binders(there)
@@ -271,7 +271,7 @@ def first_rows(
     return distinct * place, {name: kept[value] for name, value in columns.items()}
 
 
-def _apart(names: Names, rows: Poly, asked: Sequence[Value]) -> tuple[Poly, Term]:
+def _apart(rows: Poly, asked: Sequence[Value]) -> tuple[Poly, Term]:
     """Rows of relations, and what is computed beside each of other rows; `asked` is not."""
     term = rows.terms[0] if len(rows.terms) == 1 else ()
     computed = [f for f in term if isinstance(f, Lift | Neighbour)]
@@ -282,17 +282,9 @@ def _apart(names: Names, rows: Poly, asked: Sequence[Value]) -> tuple[Poly, Term
     while found := [f for f in computed if bound_by(f) & needed]:
         computed = [f for f in computed if f not in found]
         needed |= variable_set(tuple(found))
-    if not any(isinstance(f, Neighbour) or _reads_rows(f.body) for f in computed):
+    if not relations(tuple(computed)):
         return rows, ()
     return Poly((tuple(f for f in term if f not in computed),)), tuple(computed)
-
-
-def _reads_rows(body: Poly) -> bool:
-    return any(
-        isinstance(f, Rel | Exists | Neighbour) or (isinstance(f, NESTED) and _reads_rows(f.body))
-        for t in body.terms
-        for f in t
-    )
 
 
 def _reads(value: Value, factors: Term) -> bool:
