@@ -52,6 +52,8 @@ NULL_VIEWS = {
     "null_vwap_of_volume_by_symbol": _vwap(**_BY_SYMBOL, shown="SUM(b.volume)"),
     "null_vwap_by_double": _vwap(t="nd", shown="SUM(b.volume)"),
     "null_vwap_by_decimal": _vwap(t="nd", p="size", shown="SUM(b.size * b.volume)"),
+    # All rows are above the limit, and the cut ends at the first.
+    "null_vwap_worst_of_all": _vwap(t="nd", p="size", shown="MIN(b.size)").replace("0.25", "1.5"),
     "null_vwap_dense": _vwap(t="narrow"),
     "null_vwap_dense_by_volume": _vwap(t="narrow", shown="SUM(b.volume)"),
     "null_beside_doubles": "SELECT volume, price AS p FROM nd UNION ALL SELECT volume, NULL AS p FROM nd "
