@@ -323,6 +323,7 @@ FAMILIES: Mapping[str, Family] = {
         Cost.SLICE,
         (
             "SELECT id, price FROM t WHERE ts = (SELECT MAX(ts) FROM t)",
+            f"SELECT symbol FROM {_ALL_MOVES} WHERE m = (SELECT MAX(m) FROM {_ALL_MOVES})",
             "SELECT id, price FROM t WHERE ts IN (SELECT MAX(ts) FROM t)",
             "SELECT id, price FROM t WHERE ts = ANY (SELECT MAX(ts) FROM t WHERE side = 'sell')",
             "SELECT id FROM t WHERE price IN (SELECT MIN(price) FROM t GROUP BY symbol)",
@@ -351,7 +352,6 @@ FAMILIES: Mapping[str, Family] = {
             f"SELECT COUNT(*) AS n, SUM(m * m) AS s FROM {_ALL_MOVES} "
             f"WHERE m > (SELECT AVG(m) FROM {_ALL_MOVES})",
             f"SELECT symbol, m FROM {_ALL_MOVES} WHERE ABS(m) > 2 * (SELECT STDDEV(m) FROM {_ALL_MOVES})",
-            f"SELECT symbol FROM {_ALL_MOVES} WHERE m = (SELECT MAX(m) FROM {_ALL_MOVES})",
             f"SELECT symbol, m FROM {_ALL_MOVES} QUALIFY RANK() OVER (ORDER BY m DESC) <= 2",
             f"SELECT symbol, m FROM {_ALL_MOVES} QUALIFY RANK() OVER (PARTITION BY symbol ORDER BY m) = 1",
         ),

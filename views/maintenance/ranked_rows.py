@@ -92,7 +92,9 @@ def _compared(term: Term, bound: Bound) -> Iterator[Scalar]:
     for comparison in _comparisons(term):
         for own, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
             used, met = variable_set(Val(own)), variable_set(Val(other))
-            if isinstance(own, Var) or comparison.op == "<>" or not met or not used or not used <= here:
+            # What is compared with columns of the row itself is a condition on the row.
+            elsewhere = bool(met - here or met & lifts.keys())
+            if isinstance(own, Var) or comparison.op == "<>" or not elsewhere or not used or not used <= here:
                 continue
             if made_of(used, lifts) & neighbours and not made_of(met, lifts) & neighbours:
                 yield own
