@@ -12,6 +12,23 @@ SELECT a, b FROM r WHERE a IN (SELECT c FROM s UNION SELECT b FROM s WHERE s.c =
 SELECT a, b FROM r WHERE a NOT IN (SELECT MAX(c) FROM s GROUP BY b)
 -- rows_in_rows
 SELECT a, COUNT(*) AS n FROM r WHERE (a, b) IN (SELECT c, b FROM s) GROUP BY a
+-- rows_in_an_order
+SELECT a, COUNT(*) AS n FROM r WHERE (b, COALESCE(a, 0)) >= (1, 2) AND (b, COALESCE(c, 0), 1) <> (2, 1, 1)
+    GROUP BY a
+-- rows_between_rows
+SELECT k, v FROM wide WHERE (k, v) BETWEEN (1, 2) AND (2, 1)
+-- rows_before_others
+SELECT x.b, COUNT(*) AS n FROM r x JOIN r y ON x.a = y.a AND (x.b, COALESCE(x.c, 0)) < (y.b, COALESCE(y.c, 0))
+    GROUP BY x.b
+-- rows_alike
+SELECT r.a, COUNT(*) AS n FROM r, s WHERE (r.a, r.b) IS NOT DISTINCT FROM (s.c, s.b) GROUP BY r.a
+-- values_by_rows
+SELECT b, ARG_MAX(c, (a, c)) AS x, ARG_MIN(c, (a, c)) AS y, FIRST(c ORDER BY (a, c) DESC) AS z FROM r
+    GROUP BY b
+-- first_by_rows
+SELECT a, b, c FROM r ORDER BY (a, b, c) DESC LIMIT 3
+-- numbers_written_as_texts
+SELECT id, rate FROM fine WHERE amount >= '1.5' AND id <> '1' AND rate BETWEEN '-1' AND '2'
 -- first_value_of_all
 SELECT a, (SELECT b FROM s ORDER BY b DESC LIMIT 1) AS v FROM r
 -- value_that_having_drops

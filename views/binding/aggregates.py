@@ -35,6 +35,7 @@ from orderbook.views.binding.nodes import (
     QuantileCont,
     QuantileDisc,
 )
+from orderbook.views.binding.parser import order_parts
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal, refused_construct
 from orderbook.views.binding.text_functions import concatenated, order_words, to_text
 from orderbook.views.binding.typed_nodes import (
@@ -507,7 +508,11 @@ def of_first(binder: Binder, call: Call, scope: Scope) -> Expression:
     if node.args.get("count") or node.expression is None:
         raise binder.text.error(f"{call.shown} takes two arguments", node)
     value = binder.value(node.this, scope)
-    by = order_words(binder.value(node.expression, scope))
+    if isinstance(node.expression, exp.Tuple):
+        parts = order_parts(node.expression)
+        by = tuple(i.expression for p in parts for i in _never_null(_order_item(binder, p, scope)))
+    else:
+        by = order_words(binder.value(node.expression, scope))
     nullable = value.nullable or any(b.nullable for b in by) or not scope.grouped
     result = _filtered(binder, value, call.condition, scope)
     assert result is not None

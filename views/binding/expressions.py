@@ -205,13 +205,27 @@ SUBQUERY_HANDLERS: dict[type[exp.Expr], Handler] = {exp.Subquery: _scalar, exp.E
 
 
 def compared(binder: Binder, op: str, left: exp.Expr, right: exp.Expr, scope: Scope) -> Expression:
-    """`left op right`; row values are equal where all their parts are."""
-    if op == "=" and isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
-        if len(left.expressions) != len(right.expressions):
-            raise binder.text.error("these row values have different numbers of parts", right)
-        pairs = zip(left.expressions, right.expressions, strict=True)
-        return logical("AND", [compared(binder, op, a, b, scope) for a, b in pairs])
-    return comparison(op, binder.value(left, scope), binder.value(right, scope))
+    """`left op right`; of row values the first parts that differ decide."""
+    pairs = _parts(binder, left, right)
+    if pairs is None:
+        return comparison(op, binder.value(left, scope), binder.value(right, scope))
+    if op in ("=", "<>"):
+        equal = logical("AND", [compared(binder, "=", a, b, scope) for a, b in pairs])
+        return equal if op == "=" else negation(equal)
+    decided = [compared(binder, op, *pairs[-1], scope)]
+    for a, b in reversed(pairs[:-1]):
+        level = logical("AND", [compared(binder, "=", a, b, scope), *decided])
+        decided = [logical("OR", [compared(binder, op[0], a, b, scope), level])]
+    return decided[0]
+
+
+def _parts(binder: Binder, left: exp.Expr, right: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]] | None:
+    """The parts of two row values in pairs, None of other values."""
+    if not isinstance(left, exp.Tuple) or not isinstance(right, exp.Tuple):
+        return None
+    if len(left.expressions) != len(right.expressions):
+        raise binder.text.error("these row values have different numbers of parts", right)
+    return list(zip(left.expressions, right.expressions, strict=True))
 
 
 def _between(binder: Binder, node: exp.Between, scope: Scope) -> Expression:
@@ -250,6 +264,9 @@ def _is(binder: Binder, node: exp.Is, scope: Scope) -> Expression:
 
 def _not_distinct(binder: Binder, node: exp.Expr, scope: Scope) -> Expression:
     """Equal, or both NULL; never NULL itself."""
+    if pairs := _parts(binder, node.this, node.expression):
+        alike = (exp.NullSafeEQ(this=a.copy(), expression=b.copy()) for a, b in pairs)
+        return logical("AND", [_not_distinct(binder, one, scope) for one in alike])
     equal = compared(binder, "=", node.this, node.expression, scope)
     if not equal.nullable:
         return equal

@@ -314,12 +314,20 @@ def _with_sources(value: Any, names: Mapping[str, str]) -> Any:
     return rewritten(value, change)
 
 
+def refused_frame(binder: Binder, frame: WindowFrame, name: str, node: exp.Window) -> Exception:
+    """What to write in place of a frame that leaves out rows or counts groups of equal ones."""
+    if frame.excludes:
+        instead = "for EXCLUDE CURRENT ROW write SUM(x) OVER (...) - x"
+        return refusal(binder, "window frame with EXCLUDE", instead, node)
+    instead = "number the groups by DENSE_RANK in a derived table, and write RANGE over the numbers"
+    return refusal(binder, name, instead, node)
+
+
 def within(binder: Binder, node: exp.Window, spec: Over, scope: Scope, aggregate: Aggregate) -> Expression:
     """The aggregate, whose argument is over the row at hand, over the frame of that row."""
     frame, name = spec.frame, f"{spec.frame.kind} with a distance"
     if frame.excludes or frame.kind not in ("RANGE", "ROWS"):
-        instead = "aggregate the rows in a correlated scalar subquery"
-        raise refusal(binder, "window frame with EXCLUDE" if frame.excludes else name, instead, node)
+        raise refused_frame(binder, frame, name, node)
     order = spec.total if frame.kind == "ROWS" else spec.order_by
     if order is None:
         instead = f"write RANGE, or {unproved(scope)}"

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from orderbook.views.binding.bound import Expression, Literal
 from orderbook.views.binding.nodes import Histogram
+from orderbook.views.binding.parser import order_parts
 from orderbook.views.binding.scope import Binder, Handler, Scope, refusal
 from orderbook.views.binding.text_functions import HANDLERS as TEXT_HANDLERS
 
@@ -48,7 +49,7 @@ def list_parts(binder: Binder, node: exp.Expr, within: exp.Order | None) -> List
         if not node.args.get("count") or node.expression is None:
             return None
         limit = _limit(binder, node, [node.args["count"]])
-        order = [_item(node.expression, isinstance(node, exp.ArgMax))]
+        order = order_parts(_item(node.expression, isinstance(node, exp.ArgMax)))
         return ListParts(node.sql_name(), node.this, order, limit)
     if isinstance(node, Histogram):
         if node.this is None or isinstance(node.this, exp.Distinct | exp.Order | exp.Star):

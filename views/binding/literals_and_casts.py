@@ -29,6 +29,7 @@ from orderbook.views.binding.typed_nodes import (
     is_null_literal,
     negative,
     null,
+    time_of_day,
     timestamp,
     timestamp_literal,
 )
@@ -182,10 +183,10 @@ def _cast(binder: Binder, node: exp.Cast, scope: Scope) -> Expression:
 def _time_of_day(binder: Binder, value: Expression, node: exp.Cast) -> Expression:
     """A TIME is the ns since midnight, of a TIMESTAMP or as in '09:30:00'."""
     if isinstance(value, Literal) and isinstance(value.value, str):
-        parsed = interval_of(value.value) if ":" in value.value else None
-        if parsed is None or not 0 <= parsed[0] <= _DAY:
+        parsed = time_of_day(value.value)
+        if parsed is None:
             raise binder.text.error(f"{value.value[:40]!r} is no TIME; write it as in '09:30:00'", node)
-        return typed_nodes.number(parsed[0])
+        return parsed
     if value.type.kind is not Kind.TIMESTAMP:
         instead = "it takes a TIMESTAMP, or a text such as '09:30:00'"
         raise refusal(binder, f"CAST of {value.type.kind.value} to TIME", instead, node)

@@ -491,6 +491,15 @@ _COMPOSED = ("PRODUCT", "GEOMEAN", "GEOMETRIC_MEAN", "SEM", "WAVG", "WEIGHTED_AV
 _AS_WRITTEN = ("DATE_DIFF", "DATEDIFF", "DATE_SUB", "DATESUB", "DATE_ADD")
 
 
+def order_parts(item: exp.Expr) -> list[exp.Expr]:
+    """An item of ORDER BY, of a row value one of each part; NULL within a row is greater than all values."""
+    ordered = item if isinstance(item, exp.Ordered) else exp.Ordered(this=item)
+    if not isinstance(ordered.this, exp.Tuple):
+        return [item]
+    descending = bool(ordered.args.get("desc"))
+    return [exp.Ordered(this=p, desc=descending, nulls_first=descending) for p in ordered.this.expressions]
+
+
 class _Parser(DeclarationParser):
     """sqlglot's parser; nodes keep where they start."""
 
@@ -538,6 +547,12 @@ class _Parser(DeclarationParser):
 
     def _parse_unary(self) -> Any:
         return self.marked(super()._parse_unary)
+
+    def _parse_order(self, *args: Any, **options: Any) -> Any:
+        order = super()._parse_order(*args, **options)
+        if isinstance(order, exp.Order):
+            order.set("expressions", [part for item in order.expressions for part in order_parts(item)])
+        return order
 
     def _parse_simplified_pivot(self, is_unpivot: bool | None = None) -> Any:
         """PIVOT t ON column IN (...) USING ... as SELECT * FROM t PIVOT (... FOR column IN (...))."""

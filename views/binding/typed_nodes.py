@@ -53,6 +53,7 @@ MONTHS = {"MONTH": 1, "MONTHS": 1, "MON": 1, "MONS": 1, "QUARTER": 3, "QUARTERS"
            "YEARS": 12, "Y": 12}  # fmt: skip
 _AMOUNT = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s*([A-Za-z]+)\s*,?")
 _NUMBER = re.compile(r"[+-]?\d{1,9}(?:\.\d{0,9})?")
+_WHOLE = re.compile(r"[+-]?\d{1,18}")
 _CLOCK = re.compile(r"\s*([+-]?)(\d{1,9}):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?\s*")
 
 
@@ -282,9 +283,9 @@ def timestamp_literal(ns: int) -> Literal:
 
 
 def comparison(op: str, left: Expression, right: Expression) -> Comparison:
-    """`left op right`; a string that is compared with a TIMESTAMP is one."""
+    """`left op right`; a string that is compared with a TIMESTAMP, a TIME or a number is one."""
     left, right = adopt([left, right])
-    left, right = _as_moment(left, right), _as_moment(right, left)
+    left, right = _read_as(right.type.kind, left), _read_as(left.type.kind, right)
     check_comparison(op, left.type, right.type)
     if left.type.kind is Kind.TEXT and op in ORDERING:
         kind = Type(Kind.INTEGER, 0, -1, 1)
@@ -295,10 +296,26 @@ def comparison(op: str, left: Expression, right: Expression) -> Comparison:
     return Comparison(op, left, right, BOOLEAN, left.nullable or right.nullable)
 
 
-def _as_moment(value: Expression, other: Expression) -> Expression:
-    if other.type.kind is Kind.TIMESTAMP and isinstance(value, Literal) and isinstance(value.value, str):
+def _read_as(kind: Kind, value: Expression) -> Expression:
+    """A string as what it says of a kind, another value as it is."""
+    if not isinstance(value, Literal) or not isinstance(value.value, str):
+        return value
+    text = value.value.strip()
+    if kind is Kind.TIMESTAMP:
         return timestamp(value.value) or value
+    if kind is Kind.INTEGER and (found := time_of_day(text)):
+        return found
+    if kind is Kind.INTEGER and _WHOLE.fullmatch(text):
+        return number(int(text))
+    if kind in (Kind.DECIMAL, Kind.DOUBLE) and _NUMBER.fullmatch(text):
+        return number(Decimal(text))
     return value
+
+
+def time_of_day(text: str) -> Literal | None:
+    """The ns since midnight that a text such as '09:30' or '09:30:00.5' says, or None."""
+    parsed = interval_of(text) if ":" in text else None
+    return number(parsed[0]) if parsed and 0 <= parsed[0] <= _DAY else None
 
 
 def logical(op: str, conditions: Sequence[Expression]) -> Expression:

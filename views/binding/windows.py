@@ -21,9 +21,9 @@ from orderbook.views.binding.frames import (
     Distance,
     Over,
     Side,
-    WindowFrame,
     beyond_null,
     over,
+    refused_frame,
     unproved,
     within,
 )
@@ -221,9 +221,11 @@ def _framed(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> tuple
     """The order whose rows up to the peers of the row at hand are the frame; none where it is everything."""
     frame = spec.frame
     ends = (frame.start, frame.end)
-    if frame.excludes or frame.kind == "GROUPS" or ends not in _ORDERED:
+    if frame.excludes or frame.kind == "GROUPS":
+        raise refused_frame(binder, frame, "window frame of GROUPS", node)
+    if ends not in _ORDERED:
         instead = "sum the rows in a correlated scalar subquery"
-        raise refusal(binder, f"window frame with {_what(frame)}", instead, node)
+        raise refusal(binder, f"window frame with {frame.kind} between these ends", instead, node)
     if ends == (Side.START, Side.END):
         return ()
     order = spec.order_by
@@ -238,10 +240,6 @@ def _framed(binder: Binder, node: exp.Window, spec: Over, scope: Scope) -> tuple
 
 
 _ORDERED = ((Side.START, Side.END), (Side.START, Side.CURRENT), (Side.CURRENT, Side.END))
-
-
-def _what(frame: WindowFrame) -> str:
-    return "EXCLUDE" if frame.excludes else f"{frame.kind} between these ends"
 
 
 def _reversed(item: OrderItem) -> OrderItem:
