@@ -3,7 +3,7 @@
 Requests wait until the message at hand has ended; an execution client then performs them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Protocol
@@ -12,19 +12,21 @@ from msgspec.structs import replace
 
 from orderbook.core.errors import DataError, OrderbookError
 from orderbook.market.instruments import fixed_point
-from orderbook.strategies.compiled import CompiledMethods, fixed
+from orderbook.strategies.compiled import CompiledMethods, Request, fixed
 from orderbook.strategies.execution import desk
 from orderbook.strategies.execution.account import OrderSide, OrderUpdate
 from orderbook.strategies.execution.client import ExecutionClient, LoggedRequest, OrderRequest, RequestKind
-from orderbook.strategies.execution.order_terms import Number, OrderTerms, TimeInForce
+from orderbook.strategies.execution.order_terms import LATEST, Number, OrderTerms, TimeInForce
 from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.own_instruments import OwnInstruments
 
 # More than any message can call for: a strategy that answers each of its fills with an order never ends.
 MOST_REQUESTS = 1_000
 _TOO_MANY = f"more than {MOST_REQUESTS} orders and cancels in one message"
-# Of orders that the loop sends.
+# Of orders that the loop sends; those until a time, too.
 _IN_LOOP = ("gtc", "ioc", "fok")
+# The terms of an order without any, as `place_order` has them.
+_NO_TERMS = (0, 0, desk.MARKET, 0, 0, desk.MARKET, desk.MARKET, 0)
 # By what compiled methods ask for.
 _REQUESTED: tuple[RequestKind, ...] = ("order", "modify", "cancel")
 
@@ -45,13 +47,24 @@ class RequestQueue(Protocol):
 class AskedOrders:
     """The requests of one instance, told from others by its `identity`, in the order in which it makes them.
 
-    Raises OrderbookError for too many in one message.
+    send: lets compiled code send what was asked for, at the end of a message; how much, up to what Python is
+    to do. failed: the strategy is to be disabled, as something was wrong. Raises OrderbookError for too many
+    in one message.
     """
 
     def __init__(
-        self, queue: RequestQueue, identity: str, compiled: CompiledMethods | None, own: OwnInstruments
+        self,
+        queue: RequestQueue,
+        identity: str,
+        compiled: CompiledMethods | None,
+        own: OwnInstruments,
+        send: Callable[[], int],
+        failed: Callable[[str, Exception], None],
     ) -> None:
         self._queue, self._identity, self._compiled, self._own = queue, identity, compiled, own
+        self._send, self._failed = send, failed
+        # Whether what is asked for is about to be sent in compiled code.
+        self._sending = False
         # Orders so far, by which they are numbered.
         self.orders = 0
         # Requests of the message at hand, and since the last item began, by which a log tells them apart.
@@ -69,8 +82,8 @@ class AskedOrders:
         terms: OrderTerms | None = None,
     ) -> int:
         """See Desk."""
-        if terms is None and self._in_loop:
-            placed = self._placed(side, symbol, volume, price, venue, time_in_force, post_only)
+        if self._in_loop:
+            placed = self._placed(side, symbol, volume, price, venue, time_in_force, post_only, terms)
             if placed:
                 return placed
         self._begin()
@@ -105,6 +118,7 @@ class AskedOrders:
         if self._in_loop and self._is_one(order_id):
             assert self._compiled is not None
             desk.cancel_order(self._compiled.address, order_id)
+            self._send_later()
             return
         self._begin()
         self._ask(self._request("cancel", order_id))
@@ -113,25 +127,41 @@ class AskedOrders:
         """The strategy has failed, or is unloaded: that comes before what it has asked for."""
         self._ask(self._request(kind, 0), first=True)
 
-    def take(self) -> None:
-        """Asks for what compiled methods have asked for."""
-        compiled, instruments = self._compiled, self._own.all
-        for asked in () if compiled is None else compiled.requests():
-            one = None if asked.instrument < 0 else instruments[asked.instrument]
-            venue, symbol = (one.venue, one.symbol) if one else (None, "")
-            if one is None and isinstance(compiled, OrderDesk):
-                venue, symbol = compiled.named(asked.id)
-            self._add()
-            self.number += 1
-            kind: RequestKind = _REQUESTED[asked.kind]
-            volume, price = (
-                None if value is None else f"{value.normalize():f}" for value in (asked.volume, asked.price)
-            )
-            request = LoggedRequest(
-                0, self._identity, kind, asked.id, symbol, asked.side, volume, price, venue,
-                asked.time_in_force, asked.post_only, self.number, asked.terms,
-            )  # fmt: skip
-            self._ask(request)
+    def ask(self) -> None:
+        """Asks for what compiled methods have asked for, at the end of a message: in compiled code, where it
+        may."""
+        compiled = self._compiled
+        if compiled is None or isinstance(compiled, OrderDesk) or not compiled.sends or compiled.asked_apart:
+            self.take()
+        elif compiled.requested:
+            self._send_later()
+
+    def take(self, first: bool = False) -> None:
+        """Asks for what compiled methods have asked for, in Python; first: before what waits already."""
+        compiled, asked = self._compiled, list[LoggedRequest]()
+        try:
+            for one in () if compiled is None else compiled.requests():
+                self._add()
+                asked.append(self._of(one))
+        finally:
+            for request in reversed(asked) if first else asked:
+                self._ask(request, first)
+
+    def _of(self, asked: Request) -> LoggedRequest:
+        """What a compiled method has asked for."""
+        one = None if asked.instrument < 0 else self._own.all[asked.instrument]
+        venue, symbol = (one.venue, one.symbol) if one else (None, "")
+        if one is None and isinstance(self._compiled, OrderDesk):
+            venue, symbol = self._compiled.named(asked.id)
+        self.number += 1
+        kind: RequestKind = _REQUESTED[asked.kind]
+        volume, price = (
+            None if value is None else f"{value.normalize():f}" for value in (asked.volume, asked.price)
+        )
+        return LoggedRequest(
+            0, self._identity, kind, asked.id, symbol, asked.side, volume, price, venue,
+            asked.time_in_force, asked.post_only, self.number, asked.terms,
+        )  # fmt: skip
 
     def settled(self) -> None:
         """Everything that was asked for is done."""
@@ -141,13 +171,31 @@ class AskedOrders:
 
     @property
     def _in_loop(self) -> bool:
-        """Whether the loop sends what is asked for now. Raises OrderbookError for too much."""
+        """Whether compiled code sends what is asked for now. Raises OrderbookError for too much."""
         compiled = self._compiled
-        if not self._queue.in_views or compiled is None or not compiled.sends or compiled.asked_apart:
+        if compiled is None or not compiled.sends or compiled.asked_apart:
             return False
-        if compiled.requested >= MOST_REQUESTS:
+        if self.count + compiled.requested >= MOST_REQUESTS:
             raise OrderbookError(_TOO_MANY)
         return True
+
+    def _send_later(self) -> None:
+        """What compiled code sends is sent at the end of the message at hand, which the loop sees to itself
+        while views change."""
+        if not (self._queue.in_views or self._sending):
+            self._sending = True
+            self._queue.after_message(self._send_all)
+
+    def _send_all(self) -> None:
+        """Sends what was asked for, in compiled code up to what Python is to do."""
+        self._sending, compiled = False, self._compiled
+        if compiled is not None and compiled.sends and not compiled.asked_apart:
+            few = self.count + compiled.requested <= MOST_REQUESTS
+            self.count += self._send() if few else 0
+        try:
+            self.take(first=True)
+        except OrderbookError as error:
+            self._failed("ask", error)
 
     def _placed(
         self,
@@ -158,22 +206,29 @@ class AskedOrders:
         venue: str | None,
         time_in_force: TimeInForce,
         post_only: bool,
+        terms: OrderTerms | None,
     ) -> int:
         """Lets the loop send an order, and gives its id; 0 where that is for Python."""
-        if self._compiled is None or time_in_force not in _IN_LOOP:
+        lasts = terms is not None and terms.good_until is not None and time_in_force == "gtd"
+        if self._compiled is None or not (lasts or time_in_force in _IN_LOOP):
             return 0
         try:
             index = self._own.place_of(symbol, venue)
             lots, limit = fixed_point(str(volume)), _price(price)
+            own = _NO_TERMS if terms is None else _fixed_terms(terms)
         except DataError:
             return 0
         if index is None or not self._fits(index, lots, [limit]):
             return 0
-        self.orders = desk.place_order(
+        if terms is not None and not self._terms_fit(index, own):
+            return 0
+        placed: int = desk.place_order(
             self._compiled.address, index, side == "sell", lots, limit, bool(post_only),
-            time_in_force == "ioc", time_in_force == "fok",
+            time_in_force == "ioc", time_in_force == "fok", *own,
         )  # fmt: skip
-        return self.orders
+        self.orders = placed if terms is None else self._compiled.orders
+        self._send_later()
+        return placed
 
     def _is_one(self, order_id: object) -> bool:
         """Whether it is the id of an order."""
@@ -186,6 +241,14 @@ class AskedOrders:
         if volume is not None and (volume <= 0 or volume % (one.lot_scale * one.lot_units)):
             return False
         return all(price == desk.MARKET or price % (one.tick_scale * one.tick_units) == 0 for price in prices)
+
+    def _terms_fit(self, index: int, own: Sequence[int]) -> bool:
+        """Whether the instrument takes terms, as `place_order` has them, and the order that they name is one
+        that there may be; what is wrong with others is said later, as they were asked for."""
+        _, until, stop, trail, display, profit, loss, oco = own
+        if not (0 <= until <= LATEST and 0 <= oco <= self.orders and trail >= 0):
+            return False
+        return self._fits(index, display or None, [stop, trail, profit, loss])
 
     def _modified(
         self, order_id: int, volume: Number | None, price: Number | None, stop: Number | None
@@ -206,6 +269,7 @@ class AskedOrders:
         if not self._fits(index, lots, prices):
             return False
         desk.modify_order(compiled.address, order_id, desk.UNCHANGED if lots is None else lots, *prices)
+        self._send_later()
         return True
 
     def _ask(self, request: LoggedRequest, first: bool = False) -> None:
@@ -306,6 +370,20 @@ class PerformedRequests:
             return
         if updates[0].new.status == "refused":
             self._compiled.forget(range(asked.id + 1, asked.id + 1 + asked.terms.exits))
+
+
+def _fixed_terms(terms: OrderTerms) -> tuple[int, ...]:
+    """Terms as `place_order` has them. Raises DataError for what these cannot be."""
+    trail, display = (0 if one is None else fixed_point(one) for one in (terms.trail, terms.display))
+    until, oco = terms.good_until or 0, terms.oco or 0
+    # What is 0 was asked for, and is wrong.
+    wrong = (terms.trail is not None and not trail) or (terms.display is not None and not display)
+    if wrong or terms.good_until == 0 or type(until) is not int or type(oco) is not int:
+        raise DataError("not for compiled code")
+    return (
+        int(terms.reduce_only), until, _price(terms.stop), trail, display, _price(terms.take_profit),
+        _price(terms.stop_loss), oco,
+    )  # fmt: skip
 
 
 def _text(value: Number | None) -> str | None:

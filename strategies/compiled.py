@@ -49,6 +49,7 @@ from orderbook.engine.runtime.row_format import RowFormat, UnpackedFiring, Unpac
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.block_memory import record_at
 from orderbook.market.instruments import SCALE, Instrument
+from orderbook.strategies.compiled_units import STATE_AMOUNTS, check_units
 from orderbook.strategies.execution import desk, desk_clock
 from orderbook.strategies.execution.account import OPEN, Fill, Order, OrderSide
 from orderbook.strategies.execution.desk_messages import NEWS
@@ -61,6 +62,8 @@ from orderbook.strategies.strategy import (
     Trade,
     compiled_methods,
     fields_of,
+    fills_in_python,
+    stored_attributes,
     timers_in_python,
 )
 from orderbook.views.m3 import Result
@@ -89,6 +92,9 @@ TOLD = {
     "on_book_state": STATE, "on_trade": TRADE,
     "on_order_update": desk.ORDER_UPDATE, "on_fill": desk.FILL_UPDATE,
 }  # fmt: skip
+
+
+_TOLD_AMOUNTS = ("volume", "price", "filled")
 
 
 class Request(NamedTuple):
@@ -148,6 +154,16 @@ class CompiledMethods:
         for name, value in (*numbers.items(), *fields.items()):
             self._rows[name] = value
         self._fields = tuple(fields)
+        stored = stored_attributes(kind)
+        given = {name: value for name, value in numbers.items() if name not in fields}
+        constant = {name: value for name, value in fields.items() if name not in stored}
+        # What compiled methods see of doubles that nothing changes, and which numbers count 10^-8.
+        self._doubles = {k: v for k, v in (*given.items(), *constant.items()) if isinstance(v, float)}
+        self._amounts = STATE_AMOUNTS | {
+            name
+            for name, value in given.items()
+            if isinstance(value, int) and Decimal in (type(parameters[name]), type(kind.defaults.get(name)))
+        }
         self.row = self._rows[0]
         self.words = memoryview(self._rows.view(np.uint8)).cast("q")  # type: ignore[arg-type]
         self.address = int(self._rows.ctypes.data)
@@ -249,7 +265,10 @@ class CompiledMethods:
         if found is None:
             own = {name: getattr(self._kind, name) for name in compiled_methods(self._kind)}
             row = TOLD.get(method) if view is None else _row_type(self._results[view])
+            amounts = _TOLD_AMOUNTS if view is None else _amounts_of(self._results[view])
             try:
+                for name, function in own.items():
+                    check_units(function, self._doubles, self._amounts, amounts if name == method else ())
                 found = _entry_of(method, own, self._dtype, row)
             except NativeError as error:
                 where = f"{self._kind.__name__}.{method}" + ("" if view is None else f", of view {view}")
@@ -300,8 +319,7 @@ class CompiledMethods:
             return None
         words[place + 1] = words[place + 2] = 0
         size = NEWS.itemsize
-        held = (ctypes.c_char * (size * (end - first))).from_address(address + size * first)
-        return np.frombuffer(held.raw, NEWS)
+        return np.frombuffer(ctypes.string_at(address + size * first, size * (end - first)), NEWS)
 
     def take_calls(self) -> int:
         """How many methods the loop has called since it was asked last."""
@@ -337,9 +355,11 @@ class CompiledMethods:
 
     def follow(self) -> None:
         """Compiles what is told of books, orders and fills, for the loop too. Raises ConfigurationError."""
-        self.row["told_market"] = self._kind.on_trade is not Strategy.on_trade
-        self.row["told_market"] |= bool(timers_in_python(self._kind))
-        for method in TOLD.keys() & set(compiled_methods(self._kind)):
+        kind, own = self._kind, compiled_methods(self._kind)
+        self.row["told_market"] = kind.on_trade is not Strategy.on_trade
+        self.row["told_market"] |= bool(timers_in_python(kind))
+        self.row["told_apart"] = fills_in_python(kind)
+        for method in TOLD.keys() & {*own}:
             address = self.entry(method, None).address
             if method in ("on_order_update", "on_fill"):
                 self.row["on_order" if method == "on_order_update" else "on_fill"] = address
@@ -584,6 +604,13 @@ def _row_type(result: Result) -> np.dtype:
                 offsets.append(_WORD * place)
     size = _WORD * form.words
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+
+def _amounts_of(result: Result) -> frozenset[str]:
+    """The columns of a view that count units of their last place."""
+    return frozenset(
+        column.name for column in result.columns if column.type.kind is Kind.DECIMAL and column.type.scale
+    )
 
 
 def fixed(value: Decimal) -> int:

@@ -96,6 +96,8 @@ class StrategyHost:
         # Why no orders are taken; None: they are.
         self.halted: str | None = None
         self.in_views = False
+        # Of the message that the loop has come to, how many events were applied before it, and its time, ns.
+        self.message = 0, 0
         self.step = 0
         # Of venues to which orders go through a gateway.
         self.accounts = {
@@ -108,6 +110,8 @@ class StrategyHost:
         self.on_callback = on_callback
         self.on_update: Callable[[Runner, OrderUpdate], object] = _unobserved
         self.on_news: Callable[[Runner, OrderNews], object] | None = None
+        # What it is to be told of.
+        self._gathered: dict[Runner, list[OrderNews]] = {}
         # Of the last message of a partition's own, ns: the time at its `on_stop`. None: as it passed by.
         self.last_times: Mapping[str | None, int] | None = None
         self._last_times = LastTimes(len(instruments))
@@ -417,6 +421,19 @@ class StrategyHost:
         """See Host."""
         self._audience.stir(runner)
 
+    def send(self, runner: Runner) -> int:
+        """See Host."""
+        count = self._desks.send(runner, self.now, *self.message)
+        if runner.follows_requests or self.tells_each:
+            news = runner.learn()
+            if self.on_news is not None and news is not None:
+                self._gathered.setdefault(runner, []).append(news)
+            elif self.tells_each and news is not None:
+                for update in news.updates():
+                    self.on_update(runner, update)
+            runner.tell_untold()
+        return count
+
     def loop_desks(self, free: bool, state: int, events: int) -> LoopDesks:
         """Whose compiled methods the loop calls from now on. free: as far as books and the run go. state: of
         the engine's runtime. events: how many were applied so far."""
@@ -434,7 +451,7 @@ class StrategyHost:
     def ask(self) -> None:
         """Goes on with what compiled methods have asked for in the loop, and could not have there."""
         self._desks.settle()
-        self.learn()
+        self._gather(to_go_on=True)
         for runner in self._runners:
             runner.go_on()
 
@@ -451,10 +468,10 @@ class StrategyHost:
     def learn(self, at_message: Callable[[int, int], None] | None = None, origin: int = 0) -> None:
         """Brings to clients what compiled methods did and were told in the loop, and tells who observes them,
         each as of its message; `origin` is how many events were applied before those at hand."""
-        found = self._desks.learn()
+        found = self._gather()
         if self.on_news is not None:
-            for runner, news in found:
-                self.on_news(runner, news)
+            for runner in [*self._gathered]:
+                self._tell_gathered(runner)
         elif found and at_message is not None and self.tells_each:
             now = self.now
             rows = [
@@ -466,6 +483,28 @@ class StrategyHost:
                 at_message(first - origin, time)
                 self.on_update(runner, update)
             self.now = max(now, self.now)
+
+    def published(self, runner: Runner, update: OrderUpdate) -> None:
+        """See Host."""
+        if runner in self._gathered:
+            self._tell_gathered(runner)
+        self.on_update(runner, update)
+
+    def _tell_gathered(self, runner: Runner) -> None:
+        parts = self._gathered.pop(runner)
+        assert self.on_news is not None
+        self.on_news(runner, parts[-1].after(parts[:-1]))
+
+    def _gather(self, to_go_on: bool = False) -> list[tuple[Runner, OrderNews]]:
+        """What clients did not know; who observes it is told later, of more of it together.
+
+        to_go_on: of those alone that go on with it.
+        """
+        found = self._desks.learn(to_go_on)
+        if self.on_news is not None:
+            for runner, news in found:
+                self._gathered.setdefault(runner, []).append(news)
+        return found
 
     @property
     def asked(self) -> bool:
@@ -519,8 +558,6 @@ class StrategyHost:
         return self._last_times.of(self._audience.own(runner))
 
     def _settle(self) -> None:
-        if self._queue or self._looking or self._replayed:
-            self.learn()
         # What strategies are called for they ask for themselves, in the order in which they did.
         if self.silent:
             self._perform_replayed()
@@ -553,6 +590,8 @@ class StrategyHost:
             self._perform(request)
 
     def _perform(self, request: LoggedRequest) -> None:
+        # What compiled code has sent before it.
+        self._gather()
         runner = self._by_name[request.strategy]
         runner.perform(request)
         self._audience.stir(runner)

@@ -1,9 +1,10 @@
 """Which compiled methods are called in the compiled loop, and what Python is told of it afterwards.
 
-Methods in Python are not, but the loop sends what they ask for at a row of a view. A strategy runs there
+Methods in Python are not, but compiled code sends what they ask for: at a row of a view in the loop, at the
+end of the message; in `on_fill`, `on_trade` and timers once Python has called them. A strategy runs there
 where nothing that Python does has to come between: books are valid, its orders go to the simulated exchange,
-and Python has to know of no order before the next message (no `on_fill` of its own, no log, nobody who
-watches a view of `orders`, `fills` or `positions` but strategies in SQL). Elsewhere Python calls the same
+and Python has to know of no order before the next message (no `on_order_update` of its own, no log, nobody
+who watches a view of `orders`, `fills` or `positions` but strategies in SQL). Elsewhere Python calls the same
 methods, and does the same, with the same outcome.
 """
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from orderbook.engine.runtime.row_format import RowFormat
 from orderbook.engine.runtime.subscriptions import Subscription
 from orderbook.market.instruments import Instruments
+from orderbook.strategies.execution.desk_messages import send_asked
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
 from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
@@ -121,6 +123,24 @@ class LoopDesks:
             self._switch(True)
         if self._on and self._relations is not None:
             self._relations.enter(state, self.handlers)
+
+    def send(self, runner: Runner, now: int, first: int, time: int) -> int:
+        """Sends what a desk has, at the end of a message; how much, up to what Python is to do.
+
+        now: the time of the run, time: the message's own, ns. first: how many events were applied before it.
+        """
+        engine, relations = self._engine, self._relations
+        if relations is None or not (self._on and isinstance(engine, GatedEngine)):
+            return 0
+        if relations.address:
+            same = engine.watched is self._watched and engine.program is self._program
+            state = engine.ready(0) if same and not engine.asked else 0
+            if not state:
+                return 0
+            relations.enter(state, self.handlers)
+        count: int = send_asked(runner.desk.address, relations.address, now, first, time)
+        relations.settle()
+        return count
 
     def _joins(self, runner: Runner, events: int) -> bool:
         """Whether the loop is to send the orders of one that it did not."""
@@ -247,9 +267,16 @@ class LoopDesks:
         handler["venue"], handler["symbol"] = places["venue"], places["symbol"]
         handler["instances"], handler["count"] = instances.ctypes.data, len(instances)
 
-    def learn(self) -> list[tuple[Runner, OrderNews]]:
-        """What desks did and were told in the loop; see `PaperClient.learn`."""
-        found = [(runner, runner.learn()) for runner in (self._inside if self._on else ())]
+    def learn(self, to_go_on: bool = False) -> list[tuple[Runner, OrderNews]]:
+        """What desks did and were told in the loop; see `PaperClient.learn`.
+
+        to_go_on: of those alone that Python tells of orders, or that have compiled methods.
+        """
+        found = [
+            (runner, runner.learn())
+            for runner in (self._inside if self._on else ())
+            if not to_go_on or runner.follows or runner.knows_fields
+        ]
         return [(runner, news) for runner, news in found if news is not None]
 
 

@@ -8,6 +8,7 @@ from orderbook.strategies.strategy import (
     Strategy,
     StrategyDefinition,
     compiled_methods,
+    fills_in_python,
     timers_in_python,
     watches_of,
 )
@@ -33,11 +34,11 @@ def why_in_python(kind: type[Strategy], valued: bool, simulated: bool) -> str | 
     valued: whether the loop can say what is held is worth, where `max_drawdown` asks for that. simulated:
     whether all its orders go to the simulated exchange.
     """
-    if not issubclass(kind, OrderView):
-        own = compiled_methods(kind)
-        for method in ("on_order_update", "on_fill"):
-            if getattr(kind, method) is not getattr(Strategy, method) and method not in own:
-                return f"{method} is in Python"
+    told = kind.on_order_update is not Strategy.on_order_update and not issubclass(kind, OrderView)
+    if told and "on_order_update" not in compiled_methods(kind):
+        return "on_order_update is in Python"
+    if told and fills_in_python(kind):
+        return "on_fill is in Python, and called in turn with on_order_update"
     if not simulated:
         return "its orders go through a gateway"
     return None if valued else "max_drawdown of [risk] has 128 bits no room for, or inverse contracts"
@@ -66,12 +67,14 @@ def loop_notes(
     if not own and not issubclass(kind, OrderView):
         return [
             f"{strategy.name} is called by Python: its methods are not compiled; the compiled loop checks "
-            "their conditions and, without a log, sends the orders of those of on_view"
+            "their conditions and, without a log, sends their orders"
         ]
     found = [f"{strategy.name} runs in the compiled loop; in a run with a log Python sends its orders"]
     watched = () if issubclass(kind, OrderView) else [watch.method for watch in watches_of(kind)]
     trades = () if kind.on_trade is Strategy.on_trade else ("on_trade",)
-    for method in (*(one for one in watched if one not in own), *timers_in_python(kind), *trades):
+    fills = ("on_fill",) if fills_in_python(kind) else ()
+    in_python = (one for one in watched if one not in own)
+    for method in (*in_python, *fills, *timers_in_python(kind), *trades):
         apart = "it is not compiled" if method not in own else "timers are called in order, after trades"
         found.append(f"but {method} is called by Python: {apart}")
     return found

@@ -23,6 +23,7 @@ from orderbook.strategies.clock import CompiledThrottle, RunnerClock, compiled_t
 from orderbook.strategies.compiled import CompiledMethods
 from orderbook.strategies.execution.account import (
     OPEN,
+    Fill,
     Order,
     OrderUpdate,
     Position,
@@ -61,6 +62,10 @@ from orderbook.strategies.telling import Telling
 _logger = logging.getLogger("orderbook.strategies")
 
 
+# An order as it was told, and its fills.
+_Told = tuple[Order, tuple[Fill, ...]]
+
+
 class Host(RequestQueue, Protocol):
     """What a runner needs of the strategies' host; see `orderbook.strategies.host.StrategyHost`."""
 
@@ -73,13 +78,19 @@ class Host(RequestQueue, Protocol):
     halted: str | None
     in_views: bool
     on_callback: Callable[[], None]
-    on_update: "Callable[[Runner, OrderUpdate], object]"
+
+    def published(self, runner: "Runner", update: OrderUpdate) -> None:
+        """Tell who observes orders of a change of one."""
 
     def learn(self) -> None:
         """Bring to clients what was told in the loop."""
 
     def look_at_end(self, runner: "Runner") -> None:
         """Let a runner look once, when everything else of the message at hand is done."""
+
+    def send(self, runner: "Runner") -> int:
+        """Let compiled code send what a runner's desk has, at the end of the message at hand; how much, up to
+        what Python is to do."""
 
     def stir(self, runner: "Runner") -> None:
         """Another message may matter to a runner or its orders than before."""
@@ -121,7 +132,9 @@ class Runner:
         if self.compiled is not None:
             self.compiled.follow()
             self.compiled.row["only"] = -1 if self.own.only is None else self.own.only
-        self.asking = AskedOrders(host, self.identity, self.compiled, self.own)
+        self.asking = AskedOrders(
+            host, self.identity, self.compiled, self.own, partial(host.send, self), self._fail
+        )
         self.states = KeptStates(self.identity, self._kind, self.compiled if self.knows_fields else None)
         self.clock = RunnerClock(
             host.engine, definition.kind, lambda when: with_parameters(when, self.parameters), self._on_view,
@@ -140,7 +153,7 @@ class Runner:
         # Of any method, and of those the ones that `take_state` has seen.
         self.calls = self._saved_calls = 0
         # Changes of orders that the loop has not told: before rows that have waited, and after.
-        self._untold: tuple[list[OrderUpdate], list[OrderUpdate]] = [], []
+        self._untold: tuple[list[_Told], list[_Told]] = [], []
         # Whether it has looked at the end of the message at hand.
         self.looked = False
         # What the loop has of its account, from when it ran there first.
@@ -317,7 +330,7 @@ class Runner:
                 self._fail(*failed)
             return
         try:
-            self.asking.take()
+            self.asking.ask()
         except Exception as error:
             self._fail("ask", error)
 
@@ -330,8 +343,8 @@ class Runner:
         self.asking.count += compiled.sent
         self.ask_apart()
         (first, then), self._untold = self._untold, ([], [])
-        for update in first:
-            self._telling.update(update)
+        for order, fills in first:
+            self._telling.update(order, fills)
         self.went_on = True
         if isinstance(compiled, OrderDesk):
             self.looked = compiled.looked
@@ -339,8 +352,25 @@ class Runner:
                 self.look_at_end()
         if compiled.take_looks():
             self._telling.let_time_pass(self.now)
-        for update in then:
-            self._telling.update(update)
+        for order, fills in then:
+            self._telling.update(order, fills)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it is told of orders or fills."""
+        return self._telling.follows
+
+    @property
+    def follows_requests(self) -> bool:
+        """Whether it is told at once of what it has sent."""
+        telling, exchange = self._telling, self.exchange
+        return telling.follows_orders or (telling.follows and exchange is not None and exchange.instant)
+
+    def tell_untold(self) -> None:
+        """Tells of orders what the loop has not."""
+        (first, then), self._untold = self._untold, ([], [])
+        for order, fills in (*first, *then):
+            self._telling.update(order, fills)
 
     @property
     def desk(self) -> CompiledMethods:
@@ -444,18 +474,19 @@ class Runner:
         assert isinstance(self.client, PaperClient)
         found = self.client.learn(news, compiled.take_news_fills())
         if self._telling.follows and called < len(news):
-            updates = list(found.updates())
             # What is told with what becomes of it is left out there.
-            left = len(updates) - int(np.count_nonzero(found.kept[called:]))
-            first = int(np.count_nonzero(found.kept[called : called + before]))
-            self._untold = updates[left : left + first], updates[left + first :]
+            kept = found.kept
+            left = called if kept is None else int(np.count_nonzero(kept[:called]))
+            then = left + (before if kept is None else int(np.count_nonzero(kept[called : called + before])))
+            for number, order, fills in found.told(left, not self._telling.follows_orders):
+                self._untold[number >= then].append((order, fills))
         if len(found.fills) and self._account is not None and self._account.keeps_positions:
             for index in np.unique(found.news["instrument"][found.owners]).tolist():
                 position = self._account.position(self.name, index)
                 self._rows.positions[position.venue, position.symbol] = position
-        refused = np.flatnonzero(found.news["status"] == REFUSED)
-        if len(refused):
-            self._note_refused(found.order(int(refused[0])), len(refused))
+        statuses = found.news["status"].tolist()
+        if refused := statuses.count(REFUSED):
+            self._note_refused(found.order(statuses.index(REFUSED)), refused)
         self.fills += len(found.fills)
         return found
 
@@ -557,7 +588,7 @@ class Runner:
 
     def publish(self, update: OrderUpdate) -> None:
         """Brings a change of an order into the relations, then tells the strategy of it and of its fills."""
-        self._host.on_update(self, update)
+        self._host.published(self, update)
         if self.compiled is not None:
             new = update.new
             index = self.own.index_of(new.venue, new.symbol)
@@ -572,7 +603,7 @@ class Runner:
             self._note_refused(update.new)
         self.fills += len(update.fills)
         self._rows.publish(update)
-        self._telling.update(update)
+        self._telling.update(update.new, update.fills)
 
     def _note_refused(self, order: Order, count: int = 1) -> None:
         """So many orders were refused, of which this one is the first."""

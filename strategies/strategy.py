@@ -4,6 +4,7 @@ Besides views, strategies are told of the market's trades and of states of books
 are written into the text of its conditions. Strategies are found by name, MODULE:CLASS.
 """
 
+import dis
 import importlib
 import importlib.util
 import inspect
@@ -17,8 +18,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, Unpack, get_args
-
-import numpy as np
 
 from orderbook.core.errors import ConfigurationError, UserError, suggestion
 from orderbook.core.native_types import WIDENS
@@ -128,37 +127,33 @@ def _overrides(kind: type, name: str) -> bool:
 
 def trades_of(parts: Sequence[Events], instruments: Instruments) -> Iterator[tuple[int, Trade]]:
     """The trades among market events (EVENT[n]), in order, with the places of their instruments."""
-    for event in _chosen(parts, _TRADE):
-        index = int(event["instrument"])
+    for exchange_time, receive_time, _, _, price, volume, index, _, _, side, *_ in _chosen(parts, _TRADE):
         if not 0 <= index < len(instruments):
             continue
         one = instruments[index]
         yield index, Trade(
-            _time(event), one.venue, one.symbol, _AGGRESSORS.get(int(event["side"]), ""),
-            one.volume(int(event["volume"])), one.price(int(event["price"])),
+            receive_time or exchange_time, one.venue, one.symbol, _AGGRESSORS.get(side, ""),
+            one.volume(volume), one.price(price),
         )  # fmt: skip
 
 
 def states_of(parts: Sequence[Events], instruments: Instruments) -> Iterator[tuple[int, BookStateChange]]:
     """The states of books among market events (EVENT[n]), in order, with the places of their instruments."""
-    for event in _chosen(parts, _STATE):
-        index, state, reason = int(event["instrument"]), int(event["volume"]), int(event["order_id"])
+    for exchange_time, receive_time, _, reason, _, state, index, *_ in _chosen(parts, _STATE):
         if 0 <= index < len(instruments) and 0 <= state <= BookState.STALE:
             known = StateReason(reason if 0 <= reason <= max(StateReason) else 0)
             one = instruments[index]
             texts = BookState(state).name.lower(), known.name.lower()
-            yield index, BookStateChange(_time(event), one.venue, one.symbol, *texts)
+            yield index, BookStateChange(receive_time or exchange_time, one.venue, one.symbol, *texts)
 
 
-def _chosen(parts: Sequence[Events], action: int) -> Iterator[np.void]:
+def _chosen(parts: Sequence[Events], action: int) -> Iterator[tuple[int, ...]]:
+    """The events of an action, as words."""
     for part in parts:
         # Most messages have a few events, and none of these.
-        if action in part["action"].tolist():
-            yield from part[part["action"] == action]
-
-
-def _time(event: np.void) -> int:
-    return int(event["receive_time"]) or int(event["exchange_time"])
+        for place, own in enumerate(part["action"].tolist()):
+            if own == action:
+                yield part[place].item()
 
 
 PartitionBy = Literal["symbol", "venue"]
@@ -542,6 +537,14 @@ def fields_of(kind: type) -> dict[str, float]:
     return found
 
 
+def stored_attributes(kind: type) -> frozenset[str]:
+    """The attributes that methods of a class and its bases assign, of whatever."""
+    functions = (one for base in kind.__mro__ for one in vars(base).values() if isinstance(one, FunctionType))
+    return frozenset(
+        step.argval for one in functions for step in dis.get_instructions(one) if step.opname == "STORE_ATTR"
+    )
+
+
 def watches_of(kind: type[Strategy]) -> tuple[ViewWatch, ...]:
     """The watches of a class and its bases, base first; an overriding method stands for itself."""
     names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
@@ -565,6 +568,11 @@ def timers_in_python(kind: type[Strategy]) -> tuple[str, ...]:
     timers, own = tuple(timer.method for timer in timers_of(kind)), compiled_methods(kind)
     in_loop = kind.on_trade is Strategy.on_trade and set(timers) <= set(own)
     return () if in_loop else timers
+
+
+def fills_in_python(kind: type[Strategy]) -> bool:
+    """Whether Python tells a class of its fills."""
+    return kind.on_fill is not Strategy.on_fill and "on_fill" not in compiled_methods(kind)
 
 
 _PACKAGE = __name__.rpartition(".")[0]

@@ -9,7 +9,7 @@ from functools import partial
 from orderbook.market.events import BookState, StateReason
 from orderbook.strategies.clock import RunnerClock
 from orderbook.strategies.compiled import fill_words, order_words, trade_words
-from orderbook.strategies.execution.account import Fill, Order, OrderUpdate
+from orderbook.strategies.execution.account import Fill, Order
 from orderbook.strategies.own_instruments import OwnInstruments
 from orderbook.strategies.strategy import BookStateChange, Strategy, Trade, compiled_methods
 
@@ -33,13 +33,14 @@ class Telling:
         self._clock, self._own, self._after = clock, own, after
         self._call, self._call_compiled = call, call_compiled
         self._compiled = frozenset(compiled_methods(kind))
-        self._follows_orders = kind.on_order_update is not Strategy.on_order_update
+        # Whether it is told of orders.
+        self.follows_orders = kind.on_order_update is not Strategy.on_order_update
         self._follows_fills = kind.on_fill is not Strategy.on_fill
 
     @property
     def follows(self) -> bool:
         """Whether it is told of orders or fills."""
-        return self._follows_orders or self._follows_fills
+        return self.follows_orders or self._follows_fills
 
     def market(self, trades: Iterable[Trade], states: Iterable[BookStateChange], now: int) -> None:
         """Of a message of its own: what it printed, then what the clock has for it."""
@@ -56,11 +57,11 @@ class Telling:
             self._after(partial(self._call_timer, method))
         self._after(partial(self._clock.look, now))
 
-    def update(self, update: OrderUpdate) -> None:
+    def update(self, order: Order, fills: Iterable[Fill]) -> None:
         """Of an order and its fills."""
-        if self._follows_orders:
-            self._after(partial(self._tell_order, update.new))
-        for fill in update.fills if self._follows_fills else ():
+        if self.follows_orders:
+            self._after(partial(self._tell_order, order))
+        for fill in fills if self._follows_fills else ():
             self._after(partial(self._tell_fill, fill))
 
     def _call_timer(self, method: str) -> None:

@@ -101,7 +101,7 @@ class NewsTables:
                 "side": _texts(owners["side"], SIDES),
                 "volume": _decimals(rows["lots"] * lots),
                 "price": _decimals(rows["ticks"] * ticks),
-                "fee": _decimals(np.concatenate([part.news.fees for part in parts])),
+                "fee": _decimals(np.array([fee for part in parts for fee in part.news.fees], np.int64)),
                 "liquidity": _texts(np.minimum(rows["maker"], 1), LIQUIDITY),
             },
         )  # fmt: skip

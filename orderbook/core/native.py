@@ -56,6 +56,12 @@ def _tree(path: str) -> Mapping[tuple[str, int], ast.FunctionDef]:
     return found
 
 
+def function_node(function: FunctionType) -> ast.FunctionDef:
+    """The tree of a function's text, with the lines of its file."""
+    code = function.__code__
+    return _tree(code.co_filename)[code.co_name, code.co_firstlineno]
+
+
 class NativeModule:
     """Functions compiled together; `add` each, then `object_code`."""
 
@@ -101,8 +107,7 @@ class NativeModule:
         arguments, widens = tuple(map(plain_type, arguments)), widens or hasattr(function, WIDENS)
         known = self._functions.get((function, arguments, widens))
         if known is None:
-            code = function.__code__
-            node = _tree(code.co_filename)[code.co_name, code.co_firstlineno]
+            node = function_node(function)
             name = f"{function.__module__}.{function.__name__}.{len(self._functions)}"
             known = OwnFunction(name, function, arguments, node, widens=widens)
             self._functions[function, arguments, widens] = known

@@ -460,7 +460,7 @@ class MessageLoop:
         """The message that has ended has compiled methods that asked for what Python is to look at."""
         words, host = self._words, self._feed.host
         host.step = self._step + 2 * (words[_NUMBER] - 1)
-        self._feed.at_message(words[_FIRST], words[_TIME])
+        self._at_message()
         host.called(words[_NOW])
         host.ask()
         host.answered()
@@ -504,7 +504,13 @@ class MessageLoop:
         feed.host.step = self._step + 2 * words[_NUMBER]
         if self._live:
             feed.received(int(self._events[words[_FIRST]]["receive_time"]))
+        self._at_message()
+
+    def _at_message(self) -> None:
+        """Says which message is at hand."""
+        words, feed = self._words, self._feed
         feed.at_message(words[_FIRST], words[_TIME])
+        feed.host.message = words[_ORIGIN] + words[_FIRST], words[_TIME]
 
     def _called(self) -> bool:
         """Callbacks are called at a message that nobody waits for; whether they have asked for nothing."""

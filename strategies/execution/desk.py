@@ -61,6 +61,7 @@ DESK = np.dtype(
         ("timer_due", "i8"),  # when the first of them comes, ns; LAST: none is called in the loop
         ("only", "i8"),  # the instrument of all of its rows; -1: there are several
         ("told_market", "i8"),  # whether Python tells it of trades, or has timers of it
+        ("told_apart", "i8"),  # whether Python tells it of its fills
         ("waited", "i8"),  # how often one began to wait
         ("looks", "i8"),  # whether timers and rows that are due are left to Python
         ("on_order", "i8"),  # what is called with an ORDER_UPDATE and a FILL_UPDATE; 0: nothing is
@@ -324,16 +325,18 @@ def at_hand(desk: Record, instrument: int, now: int) -> None:
             other += load(desk.siblings + 8 * other)
 
 
-@called_with("iiiiiiii")
+@called_with("iiiiiiiiiiiiiiii")
 def place_order(
-    desk: int, instrument: int, side: int, volume: int, price: int, post_only: int, ioc: int, fok: int
-) -> int:
+    desk: int, instrument: int, side: int, volume: int, price: int, post_only: int, ioc: int, fok: int,
+    reduce_only: int, good_until: int, stop: int, trail: int, display: int, take_profit: int, stop_loss: int,
+    oco: int,
+) -> int:  # fmt: skip
     """A method in Python asks for an order to an instrument; its id. See `buy`."""
     record = desk_at(desk)
     record.instrument = instrument
     order_id: int = _placed(
-        record, side, volume, price, post_only != 0, ioc != 0, fok != 0, False, 0, MARKET, 0, 0, MARKET,
-        MARKET, 0,
+        record, side, volume, price, post_only != 0, ioc != 0, fok != 0, reduce_only != 0, good_until, stop,
+        trail, display, take_profit, stop_loss, oco,
     )  # fmt: skip
     return order_id
 

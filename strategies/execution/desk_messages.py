@@ -6,7 +6,7 @@ relations of orders.
 
 import numpy as np
 
-from orderbook.core.jit import jit
+from orderbook.core.jit import called_with, jit
 from orderbook.engine.maps.memory import call
 from orderbook.market.block_memory import Record, load, move, record_at, store
 from orderbook.market.instruments import LARGEST
@@ -365,6 +365,17 @@ def _call_news(address: int, end: int, now: int) -> None:
 
 
 @jit()
+def _tells_apart(desk: Record) -> bool:
+    """Whether there are fills that Python tells it of; nobody is told of the news before them."""
+    if desk.told_apart == 0:
+        return False
+    while desk.called < desk.news_count and news_at(desk.news + _NEWS_BYTES * desk.called).fills == 0:
+        desk.called += 1
+    found: bool = desk.called < desk.news_count
+    return found
+
+
+@jit()
 def _is_own(desk: Record, followed: int) -> bool:
     """Whether the message tells a desk anything."""
     if desk.own_count == 0:
@@ -394,7 +405,7 @@ def _go_through(address: int, own: bool, woken: int, now: int, first: int, time:
     follows = desk.on_order != 0 or desk.on_fill != 0
     sent_all: bool = desk.requests_count == 0 or _send_all(address, now, first, time)
     looks = own and is_time(desk, now)
-    if not sent_all:
+    if not sent_all or _tells_apart(desk):
         desk.looks = 1 if looks else 0
         return False
     if follows:
@@ -405,7 +416,7 @@ def _go_through(address: int, own: bool, woken: int, now: int, first: int, time:
         _call_news(address, desk.news_count, now)
     while sent_all and desk.requests_count != 0 and desk.beyond == 0:
         desk.before = desk.news_count
-        sent_all = _send_all(address, now, first, time)
+        sent_all = _send_all(address, now, first, time) and not _tells_apart(desk)
         if sent_all and follows:
             _call_news(address, desk.news_count, now)
     return sent_all and desk.beyond == 0
@@ -446,6 +457,22 @@ def _look_all(desks: int, count: int, now: int, first: int, time: int) -> None:
         if desk.looking != 0 and desk.looked != 0 and desk.stopped == 0:
             # What came of it is looked at with the next message.
             desk.looking, desk.wake = 0, now
+
+
+@called_with("iiiii")
+def send_asked(address: int, relations: int, now: int, first: int, time: int) -> int:
+    """Sends what a method in Python has asked for at the end of a message; how much, up to what Python has to
+    look at. See `end_message`."""
+    desk, count = desk_at(address), 0
+    if relations != 0:
+        relations_at(relations).now = now
+    while desk.requests_first < desk.requests_count and _may_be_sent(
+        desk, request_at(desk.requests + _REQUEST_BYTES * desk.requests_first), now
+    ):
+        _send(address, request_at(desk.requests + _REQUEST_BYTES * desk.requests_first), now, first, time)
+        dropped(address, 1)
+        count += 1
+    return count
 
 
 @jit()

@@ -158,6 +158,8 @@ class ExchangeAccount:
         # Kept as long as compiled code may look there.
         self._sessions, self._delays = Sessions(options.sessions), delays
         row = self._accounts[0]
+        # Whether what becomes of an order is told as it is sent.
+        self.instant = at_once
         row["books"], row["instant"], row["due"] = books.address, at_once, LAST
         row["stop_by"] = STOP_BY.index(options.stop_by)
         row["at_once"] = delays["orders"].zero and delays["feed"].zero

@@ -19,7 +19,7 @@ Number = int | float | str | Decimal
 TimeInForce = Literal["gtc", "ioc", "fok", "gtd"]
 TIMES_IN_FORCE: tuple[TimeInForce, ...] = ("gtc", "ioc", "fok", "gtd")
 # Later than any time of a run, ns.
-_LATEST = 2**63 - 2
+LATEST = 2**63 - 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -125,7 +125,7 @@ def checked_terms(
     until = terms.good_until
     if time_in_force == "gtd" and until is None:
         raise DataError(f"{one}: an order with time_in_force='gtd' needs good_until, a time in ns")
-    if until is not None and (type(until) is not int or not 0 < until <= _LATEST):
+    if until is not None and (type(until) is not int or not 0 < until <= LATEST):
         raise DataError(f"{one}: good_until={until!r}; give ns since 1970 UTC")
     if until is not None and time_in_force in ("ioc", "fok"):
         raise DataError(f"{one}: an order that is not to rest has no good_until")

@@ -28,6 +28,7 @@ When a run ends, everything that happened is told, and what has not arrived is c
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 
 import numpy as np
 from msgspec.structs import replace
@@ -59,7 +60,7 @@ from orderbook.strategies.execution.exchange_account import ExchangeAccount, Rep
 from orderbook.strategies.execution.exchange_calls import give_exits, give_terms, new_order
 from orderbook.strategies.execution.exchange_state import CANCEL, LAST, MODIFY, PLACE, SENT, STOP
 from orderbook.strategies.execution.fees import Fees, FeeTables
-from orderbook.strategies.execution.order_news import STATUSES, OrderNews, reasons_of
+from orderbook.strategies.execution.order_news import STATUSES, NewsColumns, OrderNews, columns_of, reasons_of
 from orderbook.strategies.execution.order_terms import NO_TERMS, Number
 from orderbook.strategies.execution.risk import Exposure, Risk
 from orderbook.strategies.execution.venue_model import Delays, RiskLimits, SimulationOptions
@@ -193,56 +194,51 @@ class PaperClient:
         """What compiled code has sent and told, NEWS[n], with so many FILLs."""
         exchange, instruments = self._exchange, self._instruments
         assert exchange is not None
-        self._note_terms(news[news["status"] == SENT])
-        own = exchange.take_fill_rows(fills)
-        # At once it is told with what becomes of it.
-        # What comes once another order is done is known before.
-        status: NDArray[np.uint8] = news["status"]
-        modified: NDArray[np.uint8] = news["modified"]
-        kept = (status != SENT) | (not self._instant) | (modified != 0)
-        news = news[kept] if self._instant else news
-        before = {order_id: row for order_id, (_, row) in self._known.items()}
+        columns = columns_of(news)
+        self._note_terms(columns)
+        own, kept = exchange.take_fill_rows(fills), None
+        if self._instant:
+            # At once it is told with what becomes of it; what comes once another is done is known before.
+            kept = np.array([*map(_is_told, columns["status"], columns["modified"])], np.bool_)
+            news = news[kept]
+            columns = columns_of(news)
+        ids, statuses, known = columns["id"], columns["status"], self._known
+        before = {order_id: known[order_id][1] for order_id in ids if order_id in known}
         found = OrderNews(
-            self._requests.strategy, instruments, news, own, self._booked(news, own),
-            reasons_of(news, instruments, exchange.text), before, kept,
+            self._requests.strategy, instruments, news, own, self._booked(columns, own),
+            reasons_of(columns, instruments, exchange.text), before, kept,
         )  # fmt: skip
-        places, statuses = news["instrument"].tolist(), news["status"].tolist()
-        for order_id, number in dict(zip(news["id"].tolist(), range(len(news)), strict=True)).items():
-            self._known.pop(order_id, None)
+        for order_id, number in {order_id: number for number, order_id in enumerate(ids)}.items():
+            known.pop(order_id, None)
             if STATUSES[statuses[number]] in OPEN:
-                self._known[order_id] = places[number], found.order(number)
+                known[order_id] = columns["instrument"][number], found.order(number)
             else:
                 self._uncounted.discard(order_id)
                 self._ties.pop(order_id, None)
         return found
 
-    def _note_terms(self, sent: NDArray[np.void]) -> None:
-        """Notes which of the orders that NEWS[n] tell were sent only reduce positions, and which are tied."""
-        ids: NDArray[np.int64] = sent["id"]
-        groups: NDArray[np.int64] = sent["group"]
-        reduces: NDArray[np.uint8] = sent["reduces"]
-        counts = np.flatnonzero((reduces != 0) | (groups != ids))
-        told = (column.take(counts).tolist() for column in (ids, groups, reduces))
-        for order_id, group, only_reduces in zip(*told, strict=True):
-            if only_reduces:
+    def _note_terms(self, columns: NewsColumns) -> None:
+        """Notes which of the orders that news tell were sent only reduce positions, and which are tied."""
+        told = (columns[name] for name in ("status", "id", "group", "reduces"))
+        for status, order_id, group, only_reduces in zip(*told, strict=True):
+            if status == SENT and only_reduces:
                 self._uncounted.add(order_id)
-            if group != order_id:
+            if status == SENT and group != order_id:
                 self._ties[order_id] = group
 
-    def _booked(self, news: NDArray[np.void], fills: NDArray[np.void]) -> NDArray[np.int64]:
-        """Brings the fills of NEWS[n] into the ledger; their fees, 1e-8."""
+    def _booked(self, columns: NewsColumns, fills: NDArray[np.void]) -> list[int]:
+        """Brings the fills of news into the ledger; their fees, 1e-8."""
         if not len(fills):
-            return np.empty(0, np.int64)
-        counts: NDArray[np.int64] = news["fills"]
-        fees = []
-        own: list[NDArray[np.int64]] = [news["instrument"], news["side"]]
-        indexes, sides = (np.repeat(column, counts).tolist() for column in own)
-        for index, side, (time, lots, ticks, maker) in zip(indexes, sides, fills.tolist(), strict=True):
-            money = self._ledger.money(index)
-            fee = self._fees.of(self._instruments[index], ticks, lots, bool(maker), money, time)
-            fees.append(fee)
-            self._ledger.trade(Execution(index, -lots if side else lots, ticks, fee))
-        return np.array(fees, np.int64)
+            return []
+        fees, rows = [], iter(fills.tolist())
+        told = (columns[name] for name in ("instrument", "side", "fills"))
+        for index, side, count in zip(*told, strict=True):
+            for time, lots, ticks, maker in islice(rows, count):
+                money = self._ledger.money(index)
+                fee = self._fees.of(self._instruments[index], ticks, lots, bool(maker), money, time)
+                fees.append(fee)
+                self._ledger.trade(Execution(index, -lots if side else lots, ticks, fee))
+        return fees
 
     @property
     def working(self) -> bool:
@@ -586,3 +582,8 @@ class PaperClient:
     def _mid(self, instrument: int) -> Decimal | None:
         bid, ask = (None, None) if self._books is None else self._books.best(instrument)
         return None if bid is None or ask is None else self._instruments[instrument].price(bid + ask) / 2
+
+
+def _is_told(status: int, modified: int) -> bool:
+    """Whether news are told where there is no latency."""
+    return status != SENT or modified != 0

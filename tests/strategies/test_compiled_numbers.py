@@ -1,6 +1,8 @@
 """Numbers in compiled methods: exact as in Python, rounded where they are doubles, and no field overflows."""
 
-from typing import Any
+from collections.abc import Mapping
+from decimal import Decimal as D
+from typing import Any, ClassVar
 
 import pytest
 from compiled_support import APART, OPTIONS, PROGRAM, in_python  # noqa: F401
@@ -93,9 +95,7 @@ class Summing(Strategy):
 
 
 class SummingApart(Summing):
-    """Is told of its fills, so that Python calls its method."""
-
-    def on_fill(self, fill: Any) -> None: ...
+    """Python calls its method."""
 
 
 class PlainSumming(Strategy):
@@ -135,6 +135,42 @@ def told_of(kind: type[Strategy], options: str) -> tuple[list[Any], list[Any], l
     return sorted(updates, key=str), counts, list(pipeline.host.failures)
 
 
+class Sized(Strategy):
+    """Sizes, prices and thresholds as doubles, in the units of relations."""
+
+    defaults: ClassVar[Mapping[str, Any]] = {"size": 0.3, "most": 2.0, "off": 0.02}
+    partition_by = "symbol"
+
+    @on_view("touch", fire="change")
+    def moved(self, event: Any) -> None:
+        row, own = event.new, self.parameters
+        if row is not None and row.imbalance is not None and self.position(row.symbol) < own["most"]:
+            self.buy(row.symbol, own["size"], row.bid - D(str(own["off"])), row.venue)
+            self.sell(row.symbol, own["size"], venue=row.venue)
+
+
+class SizedCompiled(Strategy):
+    """The same, compiled: as a Decimal, by a factor, and beside an amount that is made a double."""
+
+    defaults: ClassVar[Mapping[str, Any]] = {"size": D("0.3"), "most": 2.0, "off": 0.02}
+    partition_by = "symbol"
+    scale: float = 1e8
+
+    @on_view("touch", fire="change")
+    @compiled
+    def moved(self: Any, row: Any) -> None:
+        if row.multiplicity != 0 and row.has_imbalance and self.position * 1e-8 < self.most:
+            self.buy(self.size, row.bid - round(self.off * 1e8))
+            self.sell(round(0.3 * self.scale))
+
+
+@pytest.mark.parametrize("options", ["at once", "late"])
+def test_doubles_of_either_form_are_the_same_amounts(options: str) -> None:
+    own = told_of(SizedCompiled, options)
+    assert own == told_of(Sized, options)
+    assert len(own[0]) > 20 and any(update.fills for _, update in own[0]) and not own[2]
+
+
 @pytest.mark.parametrize("options", ["at once", "late"])
 def test_a_position_is_held_as_in_python(options: str) -> None:
     own = told_of(Holding, options)
@@ -146,10 +182,12 @@ def test_a_position_is_held_as_in_python(options: str) -> None:
 def test_integers_are_those_of_python_and_what_no_field_holds_disables(
     options: str,
     in_python: list[str],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found, called = [], []
     for kind in (PlainSumming, Summing, SummingApart):
         in_python.clear()
+        monkeypatch.setattr(Runner, "runs_in_loop", kind is Summing)
         told, counts, failures = told_of(kind, options)
         found.append((told, counts, [(one.strategy, one.method, type(one.error)) for one in failures]))
         if kind is not PlainSumming:

@@ -403,4 +403,6 @@ def test_what_leaves_the_loop_is_said_with_its_reason(program: CompiledProgram) 
     (first, *rest) = notes(Noted)
     assert first.startswith("Noted runs in the compiled loop")
     assert [line.partition(" is ")[0] for line in rest] == ["but leans", "but second"]
-    assert "on_fill is in Python" in notes(Filled)[0]
+    (first, *rest) = notes(Filled)
+    assert first.startswith("Filled runs in the compiled loop")
+    assert rest == ["but on_fill is called by Python: it is not compiled"]

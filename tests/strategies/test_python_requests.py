@@ -117,6 +117,92 @@ class Trades(Rests):
             self.sell(trade.symbol, self.instrument(trade.symbol).lot, trade.price)
 
 
+class Terms(Rests):
+    """Gives its orders every term there is, rightly and not."""
+
+    def more(self, row: Any) -> None:
+        symbol, venue = row.symbol, row.venue
+        one, bid, step = self.instrument(symbol, venue), row.bid, self.seen % 13
+        tick, lot = one.tick, one.lot
+        if step == 0:
+            self.buy(symbol, 4 * lot, bid, venue, time_in_force="gtd", good_until=self.now + 30_000_000)
+            self.sell(symbol, lot, bid + 9 * tick, good_until=self.now - 1)
+        elif step == 1:
+            self.sell(symbol, 2 * lot, reduce_only=True)
+            self.buy(symbol, lot, bid, reduce_only=True, time_in_force="ioc")
+        elif step == 2:
+            stop = self.sell(symbol, lot, stop=bid - tick)
+            self.modify(stop, stop=bid)
+            self.buy(symbol, lot, bid + 3 * tick, stop=bid + 2 * tick)
+        elif step == 3:
+            self.sell(symbol, lot, trail=2 * tick)
+            self.buy(symbol, lot, trail=str(tick), stop=bid + 5 * tick)
+        elif step == 4:
+            self.buy(symbol, 9 * lot, bid, display=2 * lot)
+            self.sell(symbol, lot, bid + tick, display=4 * lot)
+        elif step == 5:
+            entry = self.buy(
+                symbol, 2 * lot, bid + tick, take_profit=bid + 4 * tick, stop_loss=bid - 4 * tick
+            )
+            self.modify(entry + 2, stop=bid - 3 * tick)
+            self.cancel(entry + 1)
+        elif step == 6:
+            first = self.sell(symbol, lot, bid + 4 * tick)
+            self.sell(symbol, lot, stop=bid - 2 * tick, oco=first)
+            self.quotes[symbol] = first
+        elif step == 7:
+            self.buy(symbol, lot, bid, stop=bid + tick / 3)
+            self.buy(symbol, lot, bid, trail=0)
+            self.buy(symbol, lot, bid, display="0")
+            self.buy(symbol, lot, display=lot)
+            self.buy(symbol, lot, bid, oco=10**6)
+        elif step == 8:
+            self.buy(symbol, lot, bid, time_in_force="gtd")
+            self.buy(symbol, lot, bid, time_in_force="ioc", good_until=self.now + 10**9)
+            self.buy(symbol, lot, bid, good_until=-1)
+            self.buy(symbol, lot, bid, take_profit=bid - tick)
+            self.buy(symbol, lot, bid, time_in_force="never")  # type: ignore[arg-type]
+
+
+class Fills(Rests):
+    """Answers its fills, with a stop and now and then with what cannot be."""
+
+    def on_fill(self, fill: Any) -> None:
+        held = self.position(fill.symbol)
+        self.known.append((self.now, fill, str(held), len(self.view("all_positions"))))
+        one = self.instrument(fill.symbol, fill.venue)
+        if fill.order_id % 3 == 0 and fill.side == "buy":
+            self.sell(fill.symbol, fill.volume, fill.price + one.tick, fill.venue, post_only=True)
+        elif fill.order_id % 3 == 1 and held > 0:
+            self.sell(fill.symbol, one.lot, stop=fill.price - 2 * one.tick, reduce_only=True)
+        elif fill.order_id % 7 == 2:
+            self.sell(fill.symbol, one.lot / 3, fill.price)
+        self.cancel(self.quotes.get(fill.symbol, 0))
+
+
+class Answers(Terms):
+    """Is told of fills, trades and times, and asks at each."""
+
+    def on_fill(self, fill: Any) -> None:
+        self.known.append((self.now, fill, str(self.position(fill.symbol))))
+        if fill.order_id % 4 == 0:
+            self.buy(fill.symbol, fill.volume, fill.price, fill.venue)
+        elif fill.order_id % 5 == 0:
+            self.modify(self.quotes.get(fill.symbol, 0), volume=fill.volume)
+
+    @on_timer("13ms")
+    def beats(self) -> None:
+        for symbol in sorted(self.quotes):
+            self.sell(symbol, self.instrument(symbol).lot, time_in_force="fok", price=1)
+
+    def on_trade(self, trade: Any) -> None:
+        if self.seen % 3 == 0:
+            self.cancel(self.quotes.get(trade.symbol, 0))
+            self.buy(
+                trade.symbol, 2 * self.instrument(trade.symbol, trade.venue).lot, trade.price, trade.venue
+            )
+
+
 class Mixed(Rests):
     """Has a compiled method between."""
 
@@ -133,6 +219,56 @@ class Mixed(Rests):
     def more(self, row: Any) -> None:
         if self.seen % 5 == 0:
             self.cancel(self.last)
+
+
+class MixedFills(Mixed):
+    """Is told of its fills in Python, and of times by what is compiled."""
+
+    beats: int = 0
+    sold: int = 0
+    partition_by = "symbol"
+
+    @on_timer("7ms")
+    @compiled
+    def passes(self):  # type: ignore[no-untyped-def]
+        self.beats += 1
+        if self.beats % 3 == 0:
+            self.sold = self.sell(self.lot)  # type: ignore[attr-defined, call-arg]
+
+    def on_fill(self, fill: Any) -> None:
+        self.known.append((self.now, fill, self.beats, self.sold))
+        if fill.order_id % 2:
+            self.cancel(self.last)
+            self.buy(fill.symbol, fill.volume, fill.price)
+
+
+class MixedTurns(MixedFills):
+    """Is told of its orders by what is compiled besides."""
+
+    updates: int = 0
+
+    @compiled
+    def on_order_update(self, order):  # type: ignore[no-untyped-def]
+        self.updates += order.status
+
+
+class StopsAtFill(Fills):
+    """Fails when it is told of a fill."""
+
+    def on_fill(self, fill: Any) -> None:
+        super().on_fill(fill)
+        if self.seen > 40:
+            self.buy(fill.symbol, fill.volume, fill.price)
+            raise ValueError
+
+
+class FloodsAtFill(Rests):
+    """Asks for too much when it is told of a fill."""
+
+    def on_fill(self, fill: Any) -> None:
+        if self.seen > 30:
+            for _ in range(MOST_REQUESTS - 1):
+                self.cancel(1)
 
 
 class Stops(Rests):
@@ -235,7 +371,10 @@ def parts_of(seed: int, feed: str) -> list[np.ndarray]:
     return np.split(events, [ends[len(ends) * part // 4] for part in range(1, 4)])
 
 
-KINDS: Sequence[type[Strategy]] = (Rests, Times, Trades, Mixed, Stops, Floods)
+KINDS: Sequence[type[Strategy]] = (
+    Rests, Times, Trades, Terms, Fills, Answers, Mixed, MixedFills, MixedTurns, Stops, StopsAtFill, Floods,
+    FloodsAtFill,
+)  # fmt: skip
 
 
 @pytest.mark.sampled(6)
@@ -256,9 +395,12 @@ def test_the_loop_does_what_python_asks_for(
     assert any(update.fills for own in plain.updates.values() for _, update in own)
 
 
-def test_python_brings_few_orders_there(placed: list[int], sample_seed: int, joins: int) -> None:
+@pytest.mark.parametrize("kind", [Rests, Fills, Answers])
+def test_python_brings_few_orders_there(
+    placed: list[int], kind: type[Strategy], sample_seed: int, joins: int
+) -> None:
     for backend in ("interpreter", "numba"):
-        told = Told(Rests, OPTIONS["late"], backend)
+        told = Told(kind, OPTIONS["late"], backend)
         for part in parts_of(sample_seed, "levels"):
             told.apply(part)
         if backend == "interpreter":
