@@ -348,7 +348,7 @@ def _report(folder: Place, outcome: Outcome, seconds: float) -> None:
         console.print(combinations_table(report))
         forward = walk_forward(report)
         if not forward.is_empty():
-            print(f"  out of sample, {forward_text(forward)}")
+            print(f"  out of sample, {forward_text(forward, report.currency)}")
     if written is not None:
         print(f"  report      {written}")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from decimal import Decimal
 from typing import Any
 
 from orderbook.core.code_cache import cache_told
@@ -99,11 +100,12 @@ def strategy_figures(strategy: StrategySummary) -> dict[str, Any]:
         "refused": strategy.refused,
         "fills": strategy.fills,
         "profit": strategy.profit,
+        "currency": strategy.currency,
         "failure": strategy.failure,
         "positions": [
             {
                 "venue": one.venue, "symbol": one.symbol, "position": one.position, "mark": one.mark,
-                "profit": one.profit, "fees": one.fees,
+                "profit": one.profit, "fees": one.fees, "currency": one.currency,
             }
             for one in strategy.positions
         ],
@@ -267,7 +269,7 @@ def _view_lines(engine: Engine, view: str) -> Iterator[str]:
 def strategy_lines(strategy: StrategySummary) -> Iterator[str]:
     """What became of a strategy."""
     refused = f" ({strategy.refused:,} refused)" if strategy.refused else ""
-    profit = "unknown" if strategy.profit is None else value_text(strategy.profit)
+    profit = _profit_text(strategy.profit, strategy.currency)
     yield (
         f"  strategy {strategy.name}: callbacks {strategy.callbacks:,}, orders {strategy.orders:,}{refused}, "
         f"fills {strategy.fills:,}, PnL {profit}"
@@ -276,10 +278,14 @@ def strategy_lines(strategy: StrategySummary) -> Iterator[str]:
         yield f"    refused first: {strategy.refusal[2]}"
     for one in strategy.positions:
         mark = "no mark" if one.mark is None else f"mark {value_text(one.mark)}"
-        profit = "unknown" if one.profit is None else value_text(one.profit)
+        profit = _profit_text(one.profit, one.currency)
         yield f"    {one.venue}:{one.symbol} position {value_text(one.position)}, {mark}, PnL {profit}"
     if strategy.failure:
         yield f"    disabled: {strategy.failure}"
+
+
+def _profit_text(profit: Decimal | None, currency: str) -> str:
+    return "unknown" if profit is None else f"{value_text(profit)} {currency}".rstrip()
 
 
 def _problem_lines(problems: Problems) -> Iterator[str]:

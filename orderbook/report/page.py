@@ -106,8 +106,7 @@ def _compared(report: Report, ranked: Sequence[str]) -> str:
         whole = [report.statistics[name][0] for name in ranked]
         compared = _numbers_table("strategy", [(one.strategy, one) for one in whole])
     note = f"By profit, the best first; the equity of the best three. {luck_text(len(ranked))}."
-    currencies = {report.statistics[name][0].currency for name in ranked}
-    title = money_head("All strategies", currencies.pop() if len(currencies) == 1 else "")
+    title = money_head("All strategies", report.currency)
     return section(title, legend(lines), chart(lines), compared, note=note)
 
 
@@ -121,7 +120,7 @@ def _swept(report: Report) -> Iterator[str]:
     if drawn:
         several = max(count for one in maps for row in one.counts for count in row) > 1
         yield section(
-            "Profit by two parameters", *drawn,
+            money_head("Profit by two parameters", report.currency), *drawn,
             note="The median of the combinations that have both values." if several else "",
         )  # fmt: skip
     forward = walk_forward(report)
@@ -137,9 +136,10 @@ def _swept(report: Report) -> Iterator[str]:
         for row in forward.with_columns(pl.col("from").dt.epoch("ns")).iter_rows(named=True)
     ]  # fmt: skip
     heads = ["from", "chosen", *parameters, "earned before", "out of sample", "all, on average", "best"]
+    sums = forward_text(forward, report.currency)
     yield section(
-        "Walk forward", table(heads, rows),
-        note=f"Out of sample, {forward_text(forward)}. What is chosen by the past and earns no more than the "
+        money_head("Walk forward", report.currency), table(heads, rows),
+        note=f"Out of sample, {sums}. What is chosen by the past and earns no more than the "
         "average was chosen by luck.",
     )  # fmt: skip
 

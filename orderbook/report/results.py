@@ -230,6 +230,12 @@ class Report:
     attribution: pl.DataFrame
     orders: pl.DataFrame
 
+    @property
+    def currency(self) -> str:
+        """What amounts of all strategies are in, "" where that is not known, or is not one for all."""
+        found = {own[0].currency for own in self.statistics.values()}
+        return found.pop() if len(found) == 1 else ""
+
 
 def report_of(job: Job) -> Report:
     """What a job's strategies came to, from what its folder holds. Raises UserError where none was run."""

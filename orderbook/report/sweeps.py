@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
-from orderbook.report.charts import number_text
+from orderbook.report.charts import amount_text, number_text
 from orderbook.report.parts import money_head
 from orderbook.report.results import Report, statistics_frame
 
@@ -83,9 +83,7 @@ def combinations_rows(report: Report) -> tuple[Sequence[str], list[list[str]]]:
     """The heads and cells of a table of the combinations, as texts, the most profitable first."""
     several = len({name.partition(":")[2] for name in report.strategies}) > 1
     swept = report.job.manifest.swept
-    currencies = {report.statistics[name][0].currency for name in report.strategies}
-    shared = currencies.pop() if len(currencies) == 1 else ""
-    results = [money_head(head, shared) if key in _MONEY else head for key, head in _RESULTS.items()]
+    results = [money_head(head, report.currency) if key in _MONEY else head for key, head in _RESULTS.items()]
     heads = ["", *(["class"] if several else []), *swept, *results]
     return heads, list(_rows(report, several))
 
@@ -156,9 +154,10 @@ def walk_forward(report: Report, train: int | None = None) -> pl.DataFrame:
     return found.with_columns(pl.col(_TIMES).cast(_TIME))
 
 
-def forward_text(found: pl.DataFrame) -> str:
+def forward_text(found: pl.DataFrame, currency: str) -> str:
     """The sums of a walk forward as a line."""
-    chosen, mean = (number_text(float(found[name].sum())) for name in ("out_of_sample", "mean"))
+    sums = (float(found[name].sum()) for name in ("out_of_sample", "mean"))
+    chosen, mean = (amount_text(one, currency) for one in sums)
     return (
         f"of {len(found)} periods, each by the combination that had earned most before it: {chosen} in all; "
         f"all combinations on average {mean}"

@@ -295,6 +295,13 @@ class StrategySummary:
         profits = [p.quoted_profit if len(coins) > 1 else p.profit for p in self.positions]
         return None if None in profits else sum((p for p in profits if p is not None), Decimal(0))
 
+    @property
+    def currency(self) -> str:
+        """What `profit` is in, "" where that is not known, or several are added as they are."""
+        quoted = len({p.currency if p.inverse else None for p in self.positions}) > 1
+        found = {"".join(p.symbol.split("-")[1:2]) if quoted else p.currency for p in self.positions}
+        return found.pop() if len(found) == 1 else ""
+
     def joined(self, other: "StrategySummary") -> "StrategySummary":
         """This and another instance of the strategy together; positions in one instrument are added up."""
         positions = {(p.venue, p.symbol): p for p in self.positions}

@@ -100,7 +100,8 @@ def test_the_default_run_shows_values_callbacks_and_orders(
         assert re.search(rf"{latency}: p50 .+, p90 .+, p99 .+, max .+ \(of [\d,]+\)", summary)
     assert "view sobi: 3 rows" in summary
     assert number(summary, "callbacks") > 0 and number(summary, "orders") > 0 and number(summary, "fills") > 0
-    assert re.search(r"position -?[\d.]+, mark [\d.]+, PnL -?[\d.]+", summary)
+    assert re.search(r"position -?[\d.]+, mark [\d.]+, PnL -?[\d.]+ USD$", summary, re.MULTILINE)
+    assert re.search(r"strategy Sobi: .+, PnL -?[\d.]+ USD$", summary, re.MULTILINE)
     assert re.search(r"feed simulated:BTC-USD\S* frames [\d,]+, messages [\d,]+, events [\d,]+\n", summary)
     assert re.search(r"exchange to receipt: p50 .+, p99 .+ \(by both clocks, of [\d,]+\)", summary)
     assert re.search(r"queue +at most [\d,]+ of 65,536 events", summary)

@@ -1,5 +1,6 @@
 """Sweeps: which combinations are drawn, maps of two parameters, and the walk forward, from a job's tables."""
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import product
@@ -144,7 +145,12 @@ def test_maps_have_the_median_of_every_pair(job: Path) -> None:
     assert found.pop((5_600.0, 2.0)) is None and one.counts[2][1] == 0
     assert found == {pair: pytest.approx(median(own)) for pair, own in profits.items()}
     page = (job / "report.html").read_text()
-    assert page.count('class="cell ') == 5 and "Walk forward" in page and "limit 5400, k 1: " in page
+    assert page.count('class="cell ') == 5 and "limit 5400, k 1: " in page
+    for title in ("Profit by two parameters", "Walk forward", "All strategies"):
+        assert f"{title}, USD<" in page
+    assert re.search(
+        r"earned most before it: [^ ]+ USD in all; all combinations on average [^ ]+ USD\.", page
+    )
 
 
 @given(

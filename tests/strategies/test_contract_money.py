@@ -190,8 +190,13 @@ def test_currencies() -> None:
     assert currency_of(Instrument("xnas", "MSFT", "MSFT", D(1), D(1))) == ""
     coin = PositionSummary("A", "BTC-USD", D(1), D(0), D(50_000), D("0.01"), currency="BTC", inverse=True)
     dollars = PositionSummary("A", "BTC-USDT", D(1), D(0), D(50_000), D(30), currency="USDT")
-    assert StrategySummary("S", 0, 0, 0, 0, (coin, coin), None).profit == D("0.02")
-    assert StrategySummary("S", 0, 0, 0, 0, (coin, dollars), None).profit == 530
+    euros = PositionSummary("A", "BTC-EUR", D(1), D(0), D(50_000), D(30), currency="EUR")
+    for positions, profit, currency in (
+        ((coin, coin), D("0.02"), "BTC"), ((coin, dollars), 530, ""), ((dollars, euros), 60, ""), ((), 0, ""),
+        ((coin, replace(dollars, symbol="BTC-USD")), 530, "USD"),
+    ):  # fmt: skip
+        whole = StrategySummary("S", 0, 0, 0, 0, positions, None)
+        assert (whole.profit, whole.currency) == (profit, currency)
 
 
 def test_sizes_that_venues_fix() -> None:
