@@ -512,8 +512,9 @@ class SparkOptions(Section):
 
     `memory` is the JVM's heap on this machine, `folder` where temporary files go (None: the system's), `log`
     the file of Spark's messages (None: one that goes with the process), `java` the home of a Java 17 to 25
-    (None: one that is found), `python` the interpreter on a cluster's machines (None: `python3` there, and
-    this one on this machine). `properties` are handed to Spark as they are, over everything else.
+    (None: one that is found), `python` the interpreter of workers (None: this one on this machine, on a
+    cluster what PYSPARK_PYTHON says, else `python3`). `properties` are handed to Spark as they are, over
+    everything else.
     """
 
     master: Annotated[

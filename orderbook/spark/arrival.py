@@ -16,6 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+# Packages that what is shipped imports, of those that a worker's Python may lack.
+PACKAGES = ("msgspec", "numba", "numpy", "polars", "pyarrow", "pydantic", "sqlglot")
+
 
 def arrive(archive: str, pickled: bytes) -> Any:
     """What `pickled` holds, imported from the archive of that name, which Spark put on sys.path.
@@ -30,7 +33,7 @@ def arrive(archive: str, pickled: bytes) -> Any:
         folder = _unpacked(digest, zipped)
         if folder is not None:
             sys.path.insert(0, str(folder))
-    return pickle.loads(pickled)
+    return _loaded(pickled)
 
 
 def arrive_here(paths: Sequence[str], cache: str, pickled: bytes) -> Any:
@@ -40,7 +43,19 @@ def arrive_here(paths: Sequence[str], cache: str, pickled: bytes) -> Any:
     """
     os.environ.setdefault("ORDERBOOK_CACHE", cache)
     sys.path += [path for path in paths if path not in sys.path]
-    return pickle.loads(pickled)
+    return _loaded(pickled)
+
+
+def _loaded(pickled: bytes) -> Any:
+    try:
+        return pickle.loads(pickled)
+    except ModuleNotFoundError as error:
+        if error.name not in PACKAGES:
+            raise
+        raise ModuleNotFoundError(
+            f"Spark's workers run {sys.executable}, which lacks {error.name}: install there what "
+            "requirements.lock names, or set PYSPARK_PYTHON to a Python that has it where Spark is started"
+        ) from None
 
 
 def digest_of(files: Mapping[str, Path]) -> str:

@@ -147,14 +147,14 @@ def register(session: SparkSession | None = None) -> None:
     from orderbook.spark.frames import active_session
     from orderbook.spark.source_reader import SourceReader
     from orderbook.spark.source_stream import SourceStream
-    from orderbook.spark.workers import reach
+    from orderbook.spark.workers import own_python, reach
 
     own = session or active_session()
     brought = {"bring": reach(own).of(SourceReader), "bring_stream": reach(own).of(SourceStream)}
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     for kind in ("orderbook", "orderbook.changes", "orderbook.events", "orderbook.books"):
         made = type("OrderbookSource", (_Source,), {"kind": kind, **brought})
-        with _active(own):
+        with _active(own), own_python(own):
             try:
                 own.dataSource.register(made)
             except AnalysisException as error:

@@ -139,8 +139,8 @@ def _variables(options: SparkOptions, folder: Path, log: Path) -> dict[str, str]
     if is_local(options.master):
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
         variables["SPARK_HOME"] = str(java.writable_spark_home(folder))
-    python = options.python or (sys.executable if is_local(options.master) else "python3")
-    return variables | {"PYSPARK_PYTHON": python}
+    there = sys.executable if is_local(options.master) else os.environ.get("PYSPARK_PYTHON", "python3")
+    return variables | {"PYSPARK_PYTHON": options.python or there}
 
 
 def _foreign(options: SparkOptions) -> tuple[str, ...]:

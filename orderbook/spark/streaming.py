@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from orderbook.backtesting.tasks import JobSettings
 from orderbook.core.errors import OrderbookError
 from orderbook.spark.stream_state import LevelProcessor
-from orderbook.spark.workers import archive_of, arriving, columns_of, map_in_workers, transporting
+from orderbook.spark.workers import archive_of, arriving, columns_of, map_in_workers, own_python, transporting
 from orderbook.streaming import block_log
 from orderbook.streaming.block_log import Entry, request_end
 from orderbook.streaming.encoding import routed
@@ -118,9 +118,10 @@ def chained(messages: DataFrame, settings: StreamSettings, plan: StreamPlan) -> 
     archive = archive_of(messages.sparkSession)
     for level in range(plan.levels):
         processor = LevelProcessor(pickle.dumps(settings), level, archive)
-        messages = messages.groupBy("stage", "partition").transformWithState(
-            processor, columns_of(SCHEMA), "Update", "None"
-        )
+        with own_python(messages.sparkSession):
+            messages = messages.groupBy("stage", "partition").transformWithState(
+                processor, columns_of(SCHEMA), "Update", "None"
+            )
     return messages
 
 

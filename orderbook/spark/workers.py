@@ -14,13 +14,16 @@ import importlib.util
 import os
 import pickle
 import re
+import subprocess
 import sys
 import sysconfig
+import threading
 import traceback
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -170,8 +173,12 @@ def reach(session: SparkSession, modules: Sequence[str] = ()) -> Reach:
     """How functions get to the workers of any session; no setting of it is changed.
 
     Workers of this machine import what this process does. Others are sent the project, and the `modules`
-    named, as an artefact of the session. Raises UserError for an unknown module.
+    named, as an artefact of the session. Raises UserError for an unknown module, and for a Python of workers
+    on this machine that cannot do it.
     """
+    named = _named_python(session)
+    if named:
+        _check_python(named)
     archive = archive_of(session)
     if archive:
         return Reach(archive)
@@ -186,12 +193,71 @@ def reach(session: SparkSession, modules: Sequence[str] = ()) -> Reach:
 
 def is_here(session: SparkSession) -> bool:
     """Whether the workers of a session are processes of this machine."""
+    return re.fullmatch(r"local(\[.*\])?", _master(session)) is not None
+
+
+def _master(session: SparkSession) -> str:
+    """What a session runs on; empty where it does not tell, as one of Spark Connect."""
     if not isinstance(session, SparkSession):
-        return False
+        return ""
     try:
-        return re.fullmatch(r"local(\[.*\])?", str(session.conf.get("spark.master"))) is not None
+        return str(session.conf.get("spark.master"))
     except PySparkException:
-        return False
+        return ""
+
+
+_PATH_PYTHON = "python3"  # what PySpark runs workers with where PYSPARK_PYTHON was not set
+_naming = threading.RLock()
+
+
+@contextmanager
+def own_python(session: SparkSession) -> Iterator[None]:
+    """Functions that a session is given meanwhile run in this process's Python, where its workers are on this
+    machine and it was not told of a Python: the first one on the path may lack everything.
+    """
+    if not _master(session).startswith("local") or not sys.executable:
+        yield
+        return
+    context = session.sparkContext
+    # PySpark notes the Python in each function that it makes, from here.
+    with _naming:
+        before = context.pythonExec
+        if before == _PATH_PYTHON:
+            context.pythonExec = sys.executable
+        try:
+            yield
+        finally:
+            context.pythonExec = before
+
+
+def _named_python(session: SparkSession) -> str:
+    """The Python that a session of this machine was told of; empty where it is this one, or elsewhere."""
+    if not _master(session).startswith("local"):
+        return ""
+    with _naming:
+        named = str(session.sparkContext.pythonExec)
+    return "" if named in (_PATH_PYTHON, sys.executable) else named
+
+
+_ASKS = """import sys, importlib.util as found
+print("%d.%d" % sys.version_info[:2], *(one for one in sys.argv[1:] if found.find_spec(one) is None))"""
+
+
+@cache
+def _check_python(python: str) -> None:
+    """Raises UserError for a Python of another version than this one, or without the packages needed."""
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    way = f"start with PYSPARK_PYTHON={sys.executable}, or without that variable"
+    asked = [python, "-c", _ASKS, *arrival.PACKAGES]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError(f"Python of Spark's workers: {python} does not start ({error}); {way}") from None
+    version, *lacking = told
+    if version != own:
+        raise UserError(f"Spark's workers run {python}, Python {version}, and this is {own}; {way}")
+    if lacking:
+        raise UserError(f"Spark's workers run {python}, which lacks {', '.join(lacking)}; {way}")
 
 
 def import_path() -> list[str]:
@@ -281,7 +347,8 @@ def map_in_workers(
         yield from shipped(batches)
         ended()
 
-    return frame.mapInArrow(run, columns_of(schema))
+    with own_python(frame.sparkSession):
+        return frame.mapInArrow(run, columns_of(schema))
 
 
 def spare_modules() -> None:

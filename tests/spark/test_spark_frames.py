@@ -1,6 +1,7 @@
 """DataFrames in and out of a session that is the user's: equal rows, and nothing set in it."""
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -506,6 +507,33 @@ def test_the_notebook_of_the_documents_runs(
     assert (first.high, first.volume) == tuple(hours)
     assert len(names["above"].lines) == len(names["below"].lines) == 3
     names["daily"].unpersist()
+
+
+def test_workers_are_of_the_python_that_the_program_is_of(records: Path, job: Job, tmp_path: Path) -> None:
+    """Where `python3` on the path is another, and PYSPARK_PYTHON is not set."""
+    for name, when, then in (
+        ("python3", '[ "$1" = -m ] && exit 3', f'exec {sys.executable} "$@"'),
+        ("other", "", "echo 3.9"),
+    ):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{when}\n{then}\n")
+        program.chmod(0o755)
+    other = str(tmp_path / "other")
+    environment = os.environ | {"PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]])}
+    environment.pop("PYSPARK_PYTHON", None)
+    arguments = [sys.executable, str(SUPPORT / "spark_python.py"), str(records), str(tmp_path), other]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    wanted = json.loads(json.dumps(sorted(job.view("depth").rows()), default=str))
+    assert said["views"] == said["source"] == said["job"] == wanted != []
+    assert said["fills"] == len(job.fills()) > 0 and said["changes"] == len(job.history("depth"))
+    # What else runs in the session has the Python that it had.
+    assert said["python"] == "python3"
+    assert said["refused"] == (
+        f"Spark's workers run {other}, Python 3.9, and this is {sys.version_info.major}."
+        f"{sys.version_info.minor}; start with PYSPARK_PYTHON={sys.executable}, or without that variable"
+    )
 
 
 @pytest.mark.exhaustive

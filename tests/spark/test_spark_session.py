@@ -225,6 +225,18 @@ def test_a_local_cluster_and_a_second_session(tmp_path: Path, project: Path) -> 
     assert list(files.iterdir()) == []
 
 
+def test_a_package_that_workers_lack_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setitem(sys.modules, "my_signals", None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(
+        ModuleNotFoundError, match=rf"workers run {sys.executable}, which lacks numba: .*PYSPARK"
+    ):
+        arrival.arrive_here((), "", b"cnumba\njit\n.")
+    with pytest.raises(ModuleNotFoundError, match="import of my_signals halted"):
+        arrival.arrive_here((), "", b"cmy_signals\nf\n.")
+
+
 def test_a_project_that_arrived_damaged_or_where_others_write_is_unpacked_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
