@@ -199,10 +199,16 @@ def run(
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Follow live feeds; without options a simulated exchange on this machine, and no network."""
-    from orderbook.commands.run import run as command
+    from orderbook.commands.preview import previewed
 
     chosen = (feed or (), view or (), strategy or ())
-    command(config, duration, *chosen, out, monitor, sets or (), allow_incomplete, postgres, flight)
+    with previewed(config, feed or (), monitor) as preview:
+        from orderbook.commands.run import run as command
+
+        command(
+            config, duration, *chosen, out, monitor, sets or (), allow_incomplete, postgres, flight,
+            preview=preview,
+        )  # fmt: skip
 
 
 @app.command()
@@ -219,12 +225,15 @@ def serve(
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Follow live feeds for the page, and clients of PostgreSQL and Arrow Flight, with nothing shown here."""
-    from orderbook.commands.run import run as command
-    from orderbook.run.display import QuietDisplay
+    from orderbook.commands.preview import previewed
 
     feeds, views, strategies = feed or (), view or (), strategy or ()
     chosen = (feeds, views, strategies, out, True, sets or ())
-    command(config, duration, *chosen, allow_incomplete, postgres, flight, QuietDisplay)
+    with previewed(config, feeds, True) as preview:
+        from orderbook.commands.run import run as command
+        from orderbook.run.display import QuietDisplay
+
+        command(config, duration, *chosen, allow_incomplete, postgres, flight, QuietDisplay, preview)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from inspect import isfunction
 from pathlib import Path
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,6 +60,16 @@ def pytest_collection_finish() -> None:
     given(st.none())(lambda _: None)()
     gc.enable()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unpreviewed() -> Iterator[None]:
+    """Commands that tests run begin nothing beside them because they take long."""
+    from orderbook.commands import preview
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preview, "seconds_until", lambda: TIMEOUT_MAX)
+        yield
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, config
-from numba.extending import intrinsic
 
+from orderbook.core.jit import primitive as primitive
 from orderbook.core.native_code import INTEGER, python_callable
 
 WORD = ir.IntType(64)
@@ -57,13 +57,6 @@ def pointer(builder: ir.IRBuilder, address: ir.Value, index: ir.Value | None = N
     """A pointer to word `index` of `address`."""
     base = builder.inttoptr(address, WORD.as_pointer())
     return base if index is None else builder.gep(base, [index])
-
-
-def primitive(fallback: Callable[..., Any], **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a numba intrinsic; with the jit disabled the name means `fallback` instead."""
-    if config.DISABLE_JIT:
-        return lambda _: fallback
-    return lambda function: intrinsic(**options)(function) if options else intrinsic(function)
 
 
 def _load(address: int, index: int) -> int:

@@ -15,6 +15,7 @@ from math import inf
 
 import msgspec
 import numpy as np
+from numba.core import config
 
 from orderbook.core.errors import KEPT_TEXT, DataError
 from orderbook.feeds.event_writer import EventWriter
@@ -141,7 +142,7 @@ class Session:
     compiled: whether ordinary frames are decoded by compiled code, where the exchange has any.
     """
 
-    compiled: bool = True
+    compiled: bool = not config.DISABLE_JIT
 
     def __init__(
         self,

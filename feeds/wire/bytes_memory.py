@@ -3,6 +3,7 @@
 Text is read in words of 8 bytes, so where it ends there are `PADDING` more bytes to read, the first a 0.
 """
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,34 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from orderbook.core.jit import jit
+from orderbook.core.jit import jit, primitive
 
 # Zeros behind every text.
 PADDING = 8
 _BYTE, _SHORT, _WORD = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
-@intrinsic
+def _byte(address: int) -> int:
+    return ctypes.c_uint8.from_address(address).value
+
+
+def _put_byte(address: int, value: int) -> None:
+    ctypes.c_uint8.from_address(address).value = value & 255
+
+
+def _short(address: int) -> int:
+    return ctypes.c_uint32.from_address(address).value
+
+
+def _load(address: int) -> int:
+    return ctypes.c_int64.from_address(address).value
+
+
+def _store(address: int, value: int) -> None:
+    ctypes.c_int64.from_address(address).value = int(value)
+
+
+@primitive(_byte)
 def byte(typing_context: Any, address: Any) -> Any:
     """The unsigned byte at an address."""
 
@@ -27,7 +48,7 @@ def byte(typing_context: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@intrinsic
+@primitive(_put_byte)
 def put_byte(typing_context: Any, address: Any, value: Any) -> Any:
     """Writes the low byte of a value to an address."""
 
@@ -39,7 +60,7 @@ def put_byte(typing_context: Any, address: Any, value: Any) -> Any:
     return types.none(types.int64, types.int64), generate
 
 
-@intrinsic
+@primitive(_short)
 def short(typing_context: Any, address: Any) -> Any:
     """The unsigned 32-bit integer at an address."""
 
@@ -50,7 +71,7 @@ def short(typing_context: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@intrinsic
+@primitive(_load)
 def word(typing_context: Any, address: Any) -> Any:
     """The int64 at an address, which need not be a multiple of 8."""
 
@@ -60,7 +81,7 @@ def word(typing_context: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@intrinsic
+@primitive(_store)
 def put_word(typing_context: Any, address: Any, value: Any) -> Any:
     """Writes an int64 to an address, which need not be a multiple of 8."""
 

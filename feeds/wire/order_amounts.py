@@ -32,7 +32,7 @@ amounts_at = record_at(AMOUNTS)
 
 @jit()
 def _home(table: Record, order_id: int) -> int:
-    return ((order_id * _MULTIPLIER) >> _SHIFT) & table.mask
+    return ((order_id * _MULTIPLIER) >> _SHIFT) & int(table.mask)
 
 
 @jit()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from orderbook.alerts.run_alerts import RunAlerts, alerts_of
 from orderbook.commands.common import configured, settled, stopped_by_signals, tell_incomplete
+from orderbook.commands.preview import Preview
 from orderbook.configuration.configuration import Configuration
 from orderbook.core.errors import visible
 from orderbook.core.processors import alone_on, keep_clear
@@ -32,7 +33,7 @@ from orderbook.operations.summary import (
     summary_figures,
 )
 from orderbook.run.assembly import Assembly, engine_of, piped, started, warm_up
-from orderbook.run.display import Display, open_display
+from orderbook.run.display import Display, open_display, telling
 from orderbook.run.feed_runs import FeedRun, check_runs, open_runs, recorded
 from orderbook.run.live_run import LiveRun, RunReport
 from orderbook.run.order_gateway import OrderGateway, gateways_of, keys_of
@@ -61,15 +62,28 @@ def run(
     postgres: bool | None = None,
     flight: bool | None = None,
     display: Callable[[], Display] = open_display,
+    preview: Preview | None = None,
 ) -> None:
     """Follow the feeds until they end, for `duration` seconds or until Ctrl-C, then print the summary.
 
-    monitor, postgres, flight: what is served; None as the configuration says. With a log, what that holds is
+    monitor, postgres, flight: what is served; None as the configuration says. preview: what serves the page
+    until then. With a log, what that holds is
     applied first. Raises what ended a feed or the run, after all before that has been applied and the summary
     printed, IncompleteError where the result is incomplete.
     """
-    overrides = _overrides(duration, feeds, monitor, postgres, flight)
-    configuration = configured(config, views, strategies, overrides, allow_incomplete, sets)
+    with nullcontext() if preview is None else telling(preview.tell):
+        _run(
+            configured(
+                config, views, strategies, overrides_of(duration, feeds, monitor, postgres, flight),
+                allow_incomplete, sets,
+            ),
+            out, display, preview,
+        )  # fmt: skip
+
+
+def _run(
+    configuration: Configuration, out: Path | None, display: Callable[[], Display], preview: Preview | None
+) -> None:
     configuration.check_core()
     keys = keys_of(configuration)
     runs, instruments = asyncio.run(open_runs(configuration.feeds, configuration.books.crossed_nanoseconds))
@@ -88,7 +102,7 @@ def run(
             # Another attempt begins with another engine.
             own = next(engines, None) or engine_of(configuration, assembly, partitions=engine.partitions)
             made = piped(configuration, assembly, own, instruments, gateways=True)
-            monitored = monitor_of(configuration, made, runs, alerts)
+            monitored = monitor_of(configuration, made, runs, alerts, preview)
             sinks.attach(own)
             alerts.attach(own)
             warm_up(made)
@@ -120,7 +134,7 @@ def run(
     tell_incomplete(found, configuration, (*shown.errors, *recordings.errors, *failures))
 
 
-def _overrides(
+def overrides_of(
     duration: float | None,
     feeds: Sequence[str],
     monitor: bool | None,
@@ -293,11 +307,16 @@ class Shown:
 
 
 def monitor_of(
-    configuration: Configuration, pipeline: Pipeline, runs: Sequence[FeedRun], alerts: RunAlerts
+    configuration: Configuration,
+    pipeline: Pipeline,
+    runs: Sequence[FeedRun],
+    alerts: RunAlerts,
+    preview: Preview | None = None,
 ) -> "RunMonitor | None":
-    """The monitor that the configuration asks for."""
+    """The monitor that the configuration asks for; preview: what it takes the place of."""
     if not configuration.monitor.enabled:
         return None
     from orderbook.monitor.run_monitor import RunMonitor
 
-    return RunMonitor(configuration, pipeline, runs, alerts)
+    door = None if preview is None else preview.end
+    return RunMonitor(configuration, pipeline, runs, alerts, door=door)

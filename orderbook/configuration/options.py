@@ -389,7 +389,8 @@ class MonitorOptions(Section):
 
     `port`: where it is taken, the next free one. `token`: what clients must give to change anything; without
     one nobody can. `origin`: where a proxy serves the page, "" for none. `history`: memory
-    for the past that pages show as they are opened.
+    for the past that pages show as they are opened. `preview`: books and trades are shown while a start takes
+    long.
     """
 
     enabled: bool = True
@@ -398,6 +399,7 @@ class MonitorOptions(Section):
     origin: Annotated[str, matching(_ORIGIN, 'an origin such as "https://desk.example"')] = ""
     token: Token = ""
     history: Annotated[Size, AfterValidator(_history)] = "256 MB"
+    preview: bool = True
 
     @property
     def history_bytes(self) -> int:

@@ -31,7 +31,7 @@ from numba.core.imputils import lower_constant
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.experimental.function_type import lower_constant_dispatcher
-from numba.extending import _Intrinsic
+from numba.extending import _Intrinsic, intrinsic
 
 from orderbook.core.code_cache import Entry
 from orderbook.core.generated_code import code_folder, is_published, source_digest
@@ -139,6 +139,13 @@ def slot(value: int) -> int:
 def number(value: int) -> int:
     """A slot that holds a user's number."""
     return Number(value)
+
+
+def primitive(fallback: Callable[..., Any], **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate a numba intrinsic; with the jit disabled the name means `fallback` instead."""
+    if config.DISABLE_JIT:
+        return lambda _: fallback
+    return lambda function: intrinsic(**options)(function) if options else intrinsic(function)
 
 
 def exported(function: Callable[..., Any]) -> Any:

@@ -5,19 +5,20 @@ nothing. Compiled code addresses blocks by integer address and cannot ask for ch
 an event only while the chunk in use has `RESERVE` bytes left, and else returns to Python for one.
 """
 
+import ctypes
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 from numpy.typing import NDArray
 
-from orderbook.core.jit import jit
+from orderbook.core.jit import jit, primitive
 
 # A numba record in compiled code: fields are attributes, and it is passed by reference.
 Record = Any
@@ -58,11 +59,59 @@ _CHUNK, _HUGE_CHUNK, _MUCH = 7 << 19, 1 << 25, 1 << 23
 _CACHED = 1 << 23
 
 
+_Fields = dict[str, tuple[Any, int]]
+
+
+class _PlainRecord:
+    """A record for functions that are plain Python: fields are attributes."""
+
+    __slots__ = ("_address", "_fields")
+
+    def __init__(self, fields: _Fields, address: int) -> None:
+        object.__setattr__(self, "_fields", fields)
+        object.__setattr__(self, "_address", int(address))
+
+    def __getattr__(self, name: str) -> Any:
+        kind, offset = self._fields[name]
+        return kind.from_address(self._address + offset).value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind, offset = self._fields[name]
+        kind.from_address(self._address + offset).value = value if kind is ctypes.c_double else int(value)
+
+
+def _plain_fields(dtype: np.dtype) -> _Fields:
+    fields: Any = dtype.fields
+    return {n: (np.ctypeslib.as_ctypes_type(kind), offset) for n, (kind, offset, *_) in fields.items()}
+
+
+class _PlainRecords:
+    """An array of records likewise."""
+
+    def __init__(self, array: NDArray[np.void]) -> None:
+        self._array, self._fields = array, _plain_fields(array.dtype)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, index: Any) -> _PlainRecord:
+        places = index if isinstance(index, tuple) else (index,)
+        steps = zip(places, self._array.strides, strict=True)
+        at = self._array.ctypes.data + sum(int(place) * step for place, step in steps)
+        return _PlainRecord(self._fields, at)
+
+
+def records(array: NDArray[np.void]) -> NDArray[np.void]:
+    """An array as functions take it that see fields of its records as attributes."""
+    plain: Any = _PlainRecords(array) if config.DISABLE_JIT else array
+    return plain
+
+
 def record_at(dtype: np.dtype) -> Callable[[int], Any]:
     """A compiled function that takes an address and gives the record of `dtype` stored there."""
     record = from_dtype(dtype)
 
-    @intrinsic
+    @primitive(partial(_PlainRecord, _plain_fields(dtype) if config.DISABLE_JIT else {}))
     def at(typing_context: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.inttoptr(arguments[0], context.get_value_type(record))
@@ -82,7 +131,19 @@ def address_of(typing_context: Any, record: Any) -> Any:
     return types.int64(record), generate
 
 
-@intrinsic
+def _load(address: int) -> int:
+    return ctypes.c_int64.from_address(address).value
+
+
+def _store(address: int, value: int) -> None:
+    ctypes.c_int64.from_address(address).value = int(value)
+
+
+def _move(source: int, target: int, words: int) -> None:
+    ctypes.memmove(target, source, 8 * words)
+
+
+@primitive(_load)
 def load(typing_context: Any, address: Any) -> Any:
     """The int64 stored at an address."""
 
@@ -92,7 +153,7 @@ def load(typing_context: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@intrinsic
+@primitive(_store)
 def store(typing_context: Any, address: Any, value: Any) -> Any:
     """Stores an int64 at an address."""
 
@@ -189,7 +250,7 @@ def count_below(typing_context: Any, address: Any, bound: Any) -> Any:
     return types.int64(types.int64, types.int64), generate
 
 
-@intrinsic
+@primitive(_move)
 def move(typing_context: Any, source: Any, target: Any, words: Any) -> Any:
     """Copies int64 words from one address to another; the ranges may overlap."""
 

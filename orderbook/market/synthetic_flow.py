@@ -16,11 +16,12 @@ from string import ascii_uppercase
 from typing import NamedTuple
 
 import numpy as np
+from numba.core import config
 from numpy.typing import NDArray
 
 from orderbook.core.errors import UserError
 from orderbook.core.jit import jit
-from orderbook.market.block_memory import Record
+from orderbook.market.block_memory import Record, records
 from orderbook.market.events import EVENT, Action, BookState, Events, Flag, Side
 from orderbook.market.instruments import Instrument, Instruments
 
@@ -438,7 +439,7 @@ def fill(flow: Flow, random: np.random.Generator, out: Events, enough: int, most
 VENUE = "SIM"
 # 2026-01-05 14:30 UTC, ns.
 START = 1_767_623_400_000_000_000
-_BLOCK = 1 << 16
+_BLOCK = 1 << (8 if config.DISABLE_JIT else 16)
 _FEWEST_LEVELS = 10
 _BASE_PRICE = 10_000
 # Typical distance of a new order from the fair price, as a share of `levels`.
@@ -516,8 +517,8 @@ def _flow(
     counters[FIRST_NUMBER:] = 1
     scale = _DEPTH * levels
     return Flow(
-        markets=markets,
-        orders=np.zeros((symbols, capacity), ORDER),
+        markets=records(markets),
+        orders=records(np.zeros((symbols, capacity), ORDER)),
         slots=np.broadcast_to(np.arange(capacity, dtype=np.int32), (symbols, capacity)).copy(),
         queues=np.zeros((symbols, grid, 2), np.int32),
         activity=np.cumsum(weights) / weights.sum(),
@@ -538,7 +539,7 @@ def _batches(
 ) -> Iterator[Events]:
     while events:
         block = np.zeros(_BLOCK + resting + LONGEST_MESSAGE, EVENT)
-        block = block[: fill(flow, random, block, min(events, _BLOCK), events)]
+        block = block[: fill(flow, random, records(block), min(events, _BLOCK), events)]
         events -= len(block)
         ends = np.flatnonzero(block["flags"] & Flag.LAST) + 1
         first = 0

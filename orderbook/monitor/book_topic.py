@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from orderbook.core.errors import DataError
 from orderbook.core.jit import jit
+from orderbook.market.block_memory import records
 from orderbook.market.book_relations import SavedState
 from orderbook.market.books import Books
 from orderbook.market.events import EVENT, Action, BookState, Events, Side, plain
@@ -88,7 +89,7 @@ class TradeTape:
         room = np.full(len(listened), KEPT_ITEMS)
         out = np.empty((len(listened), KEPT_ITEMS, TRADE_VALUES), np.int64)
         # From the newest on, so that of very many only the end is read.
-        while noted and _read_trades(plain(noted.pop()), places, room, out):
+        while noted and _read_trades(records(plain(noted.pop())), places, room, out):
             pass
         for index, left, trades in zip(listened, room.tolist(), out, strict=True):
             if left < KEPT_ITEMS:

@@ -8,7 +8,7 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -56,9 +56,11 @@ class ServerProcess:
         options: MonitorOptions,
         postgres: PostgresOptions = _NO_POSTGRES,
         flight: FlightOptions = _NO_FLIGHT,
+        listening: socket.socket | None = None,
     ) -> None:
+        """listening: what clients of the page connect to already."""
         self._options, self._postgres, self._flight = options, postgres, flight
-        self._socket = _listening(options.host, options.port, "the monitor", "monitor", "--no-monitor")
+        self._socket = listening or listening_for(options)
         self.host, self.port = options.host, int(self._socket.getsockname()[1])
         self._for_postgres: socket.socket | None = None
         if postgres.enabled:
@@ -145,6 +147,11 @@ class ServerProcess:
             self._process.wait()
 
 
+def listening_for(options: MonitorOptions) -> socket.socket:
+    """What clients of the page connect to. Raises OrderbookError where no port can be had."""
+    return _listening(options.host, options.port, "the monitor", "monitor", "--no-monitor")
+
+
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
@@ -179,7 +186,11 @@ class RunMonitor:
         pipeline: Pipeline,
         runs: Sequence[FeedRun],
         alerts: RunAlerts | None = None,
+        *,
+        door: Callable[[], socket.socket | None] | None = None,
     ) -> None:
+        """door: gives, as it is served, what clients connect to already, if anything."""
+        self._door = door
         self._configuration, self._pipeline, self._runs = configuration, pipeline, runs
         self._run_alerts = alerts
         self.notes = Notes(lambda: pipeline.time)
@@ -197,10 +208,11 @@ class RunMonitor:
         Raises OrderbookError where no port can be had.
         """
         options = self._configuration
-        server = ServerProcess(options.monitor, options.postgres, options.flight)
-        mailbox = Mailbox(server.start())
         # Compiles what measures maps and reads books, for which the run would else wait.
         self._warm_up()
+        listening = None if self._door is None else self._door()
+        server = ServerProcess(options.monitor, options.postgres, options.flight, listening)
+        mailbox = Mailbox(server.start())
         publisher = self._publisher(live, mailbox, Share(lambda: live.queue.waited))
         live.watch_items(self._tape.note)
         try:

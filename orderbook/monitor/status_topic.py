@@ -130,8 +130,10 @@ class StatusTopic:
         feeds: FeedHealth,
         alerts: Callable[[], Sequence[dict[str, Any]]],
         gateways: Callable[[], Sequence[OrderGateway]] = tuple,
+        preparing: Callable[[], str] | None = None,
     ) -> None:
         self._topic, self._pipeline, self._gateways = topic, pipeline, gateways
+        self._preparing = preparing
         self._engine, self._feeds, self._alerts = engine, feeds, alerts
         self._told_at = 0.0
 
@@ -150,6 +152,7 @@ class StatusTopic:
             "strategies": [_strategy(one) for one in self._pipeline.host.summary()],
             "alerts": list(self._alerts()),
             "halted": self._pipeline.host.halted,
+            "preparing": None if self._preparing is None else self._preparing(),
             "gateways": [asdict(one.state()) for one in self._gateways()],
         }
         return TopicFrame(self._topic, body_of(body))

@@ -76,6 +76,20 @@ class _Lines:
             print(f"{self._what}: {share}{visible(text)}{left}", file=sys.stderr, flush=True)
 
 
+# Who is told, beside standard error, what is being done.
+_told: list[Callable[[str], object]] = []
+
+
+@contextmanager
+def telling(tell: Callable[[str], object]) -> Iterator[None]:
+    """Meanwhile `tell` is called each second with what is being done, and with "" when that is over."""
+    _told.append(tell)
+    try:
+        yield
+    finally:
+        _told.remove(tell)
+
+
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Says on standard error what is being done, for how long so far, and how long it took where that can be
@@ -84,26 +98,31 @@ def working(what: str) -> Iterator[None]:
     start, made = time.monotonic(), counts.made
     ended = threading.Event()
 
-    def tell(status: Status) -> None:
-        every = 1.0 if console.is_terminal else WORKING_INTERVAL
-        while not ended.wait(every):
-            compiled = counts.made - made
-            said = f"{what}: {time.monotonic() - start:.0f} s"
+    def say(status: Status) -> None:
+        due = start + WORKING_INTERVAL
+        while not ended.wait(1.0):
+            compiled, now = counts.made - made, time.monotonic()
+            said = f"{what}: {now - start:.0f} s"
             if compiled:
                 said += f", {compiled:,} functions, which are kept: the next start finds them"
+            for tell in _told:
+                tell(said)
             if console.is_terminal:
                 status.update(said)
-            else:
+            elif now >= due:
+                due += WORKING_INTERVAL
                 print(said, file=sys.stderr, flush=True)
 
     with console.status(what) as status:
-        teller = threading.Thread(target=tell, args=(status,), name="display", daemon=True)
+        teller = threading.Thread(target=say, args=(status,), name="display", daemon=True)
         teller.start()
         try:
             yield
         finally:
             ended.set()
             teller.join()
+            for tell in _told:
+                tell("")
     seconds = time.monotonic() - start
     if seconds > 0.5:
         print(f"{what}: {seconds:.1f} s", file=sys.stderr)

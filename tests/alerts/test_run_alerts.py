@@ -24,6 +24,7 @@ backend = "interpreter"
 [monitor]
 enabled = {monitor}
 port = 0
+preview = false
 [[feeds]]
 kind = "simulated"
 products = ["BTC-USD", "ETH-USD"]

@@ -32,6 +32,7 @@ sync = "never"
 
 [monitor]
 port = 0
+preview = false
 token = "{token}"
 
 [[feeds]]

@@ -24,6 +24,7 @@ strategies = []
 backend = "interpreter"
 [monitor]
 port = 0
+preview = false
 [engine]
 keep_rows = true
 [log]

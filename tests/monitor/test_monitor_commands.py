@@ -70,7 +70,7 @@ def test_why_of_an_alert_is_what_the_log_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     write(tmp_path / "totals.sql", TOTALS)
-    rule = '[alerts.r]\nview = "totals"\nwhen = "orders % 2 = 0"\n[monitor]\nport = 0\n'
+    rule = '[alerts.r]\nview = "totals"\nwhen = "orders % 2 = 0"\n[monitor]\nport = 0\npreview = false\n'
     log = f'[log]\nfolder = "{tmp_path}/log"\n'
     config = write(tmp_path / "my.toml", f"{SMALL}levels = 10\n{log}{rule}")
     command = [sys.executable, "-m", "orderbook.command_line", "serve", "--config", str(config)]

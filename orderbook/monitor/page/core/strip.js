@@ -18,6 +18,7 @@ export class Strip {
   #connection;
   #instruments = make("div.instruments", { role: "group", "aria-label": "Instrument" });
   #link = make("span.badge", { role: "status", "data-testid": "connection" });
+  #preparing = make("span.preparing", { role: "status", "data-testid": "preparing", hidden: true });
   #feeds = make("div.feeds", { "data-testid": "feeds-strip" });
   #engine = make("span.engine", { "data-testid": "engine-strip" });
   #menu = make("div.menu-body.right");
@@ -45,7 +46,7 @@ export class Strip {
     layout.on("change", showMore);
     showMore();
     element.append(
-      make("div.instruments", {}, this.#instruments, more), make("div.health", {}, this.#link, this.#feeds), this.#engine, make("div.acts", {}, this.#halt, menu, this.#theme, explain),
+      make("div.instruments", {}, this.#instruments, more), make("div.health", {}, this.#link, this.#preparing, this.#feeds), this.#engine, make("div.acts", {}, this.#halt, menu, this.#theme, explain),
     );
     this.#showTheme();
     store.on("instruments", () => this.#showInstruments());
@@ -139,7 +140,13 @@ export class Strip {
   #showStatus() {
     if (!this.#status) return;
     this.#showHalt();
-    const { feeds, engine } = this.#status;
+    const { feeds, engine, preparing } = this.#status;
+    // A run that is yet to come: its books and trades are shown, without views and strategies.
+    const begins = typeof preparing === "string";
+    this.#preparing.hidden = !begins;
+    if (begins) setText(this.#preparing, `${preparing || "starting"} · books and trades only`);
+    this.#preparing.title = "The run begins as soon as its views are compiled; what is compiled is kept for the next start";
+    this.#halt.disabled = begins;
     const was = this.#store.notLive ? "was " : "";
     if (this.#feeds.children.length !== feeds.length) this.#feeds.replaceChildren(...feeds.map(() => chip()));
     feeds.forEach((feed, at) => fillChip(this.#feeds.children[at], feed, was));

@@ -59,7 +59,8 @@ export class StrategiesPane extends Pane {
     const { strategies } = status;
     const cards = strategies.map((strategy) => card(strategy, (row) => this.#store.stateOf(row)));
     cards.push(...(status.gateways ?? []).map(gateway));
-    this.#summary.replaceChildren(...(cards.length ? cards : [make("p.empty", {}, "This run has no strategies.")]));
+    const none = typeof status.preparing === "string" ? "Strategies begin with the run." : "This run has no strategies.";
+    this.#summary.replaceChildren(...(cards.length ? cards : [make("p.empty", {}, none)]));
     const rows = strategies.flatMap(({ name, positions }) => positions.map((row) => [row.symbol, name, row.position, row.profit, row.mark, row.venue, this.#store.stateOf(row), row.cash]));
     const shown = POSITIONS.flatMap(([name], at) => {
       const values = new Set(rows.map((row) => row[at]));

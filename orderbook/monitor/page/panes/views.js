@@ -110,6 +110,10 @@ export class ViewsPane extends Pane {
 
   #showViews() {
     const names = this.#names();
+    if (typeof this.#store.status?.preparing === "string") {
+      setText(this.#note, "views are being compiled");
+      return;
+    }
     if (!names.length) return;
     const { view } = this.#settings.values;
     if (!names.includes(view)) this.choose(names[names.length - 1]);
