@@ -7,7 +7,8 @@ import { theme } from "../core/theme.js";
 import { roundStep } from "../core/ticks.js";
 
 const FOOT = 18;
-const HEAD = 8;
+/** Room above for the label of the topmost line, which stands on it. */
+const HEAD = 16;
 
 export class DepthPane extends Pane {
   #store;
