@@ -113,6 +113,8 @@ class GatedEngine(Engine):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._fitted: Callable[[], object] = _ignore
+        # What was `noted` when books were fitted last.
+        self._noted: Sequence[str] = ()
         self.observe()
         self._books: Books | None = None
         self._instruments = Instruments(())
@@ -232,6 +234,13 @@ class GatedEngine(Engine):
         super().become(program, runtime, matches, statistics)
         self._fit_program(program)
         self._fitted()
+
+    def replacements_changed(self) -> None:
+        """See `Engine.replacements_changed`."""
+        super().replacements_changed()
+        if self.noted != self._noted:
+            self._noted = self.noted
+            self._fitted()
 
     def _fit_program(self, program: CompiledProgram) -> None:
         self._key_places, self._read = _key_places(program), _read(program)

@@ -24,7 +24,7 @@ from orderbook.engine.generate.state_layout import EVENTS, NOT_DESCRIBED, OPEN, 
 from orderbook.engine.maps.memory import Block
 from orderbook.engine.runtime.compile_process import Setting, Watched, WorkLimits
 from orderbook.engine.runtime.engine_state import EngineState, Layout
-from orderbook.engine.runtime.held_rows import HeldRows, RelationsCopy, Rows
+from orderbook.engine.runtime.held_rows import HeldRows, PastRows, RelationsCopy, Rows
 from orderbook.engine.runtime.interface import Direct, Firing, Runtime, Watch
 from orderbook.engine.runtime.live_view import Key, LiveView, live_views, missing_view
 from orderbook.engine.runtime.map_entries import Match
@@ -119,6 +119,8 @@ class Engine:
             program, statistics = self.budgeted.program, self.budgeted.statistics
         self.program = program
         self.problems = Problems()
+        # What views that are added in the background are filled from besides.
+        self.past: PastRows | None = None
         self._backend, self._statistics, self._measured = backend, statistics, measured
         self.partitions = partitions
         self._runtime = self.start(program, statistics)
@@ -291,8 +293,8 @@ class Engine:
         finally:
             self._applying = False
 
-    def control(self, control: "StepControl") -> None:
-        """From now on it goes as far at a time as `control` says."""
+    def control(self, control: "StepControl | None") -> None:
+        """From now on it goes as far at a time as `control` says; None: as far as it can."""
         self._control = control
         self._settle()
 
@@ -395,9 +397,10 @@ class Engine:
         """Adds the views that `sql` declares to the running program; with a `name`, its one SELECT.
 
         They share the maps that are there; others are filled from the rows of the relations they read:
-        those that `check_rows` keeps of unchecked changes, or of all with `keep_rows`. In the background
-        a process of its own compiles, the engine goes on meanwhile, and the views are there after a later
-        message. Called in a callback, they are there after the message at hand.
+        those that `check_rows` keeps of unchecked changes, or of all with `keep_rows`; in the background
+        also from the log of a run that has its beginning. In the background a process of its own compiles,
+        the engine goes on meanwhile, and the views are there after a later message. Called in a callback,
+        they are there after the message at hand.
 
         limits: of a process of its own that also binds the SQL, where that is not to be trusted; in the
         background only.
@@ -435,9 +438,9 @@ class Engine:
         """Whether its runtimes are compiled code."""
         return self._backend == "numba"
 
-    def setting(self, statistics: "Statistics | None") -> Setting:
+    def setting(self, statistics: "Statistics | None", background: bool = False) -> Setting:
         """How a program that is planned by these statistics is compiled for this engine."""
-        known = frozenset(r.name for r in self.program.relations if self._knows(r.name))
+        known = frozenset(r.name for r in self.program.relations if self._knows(r.name, background))
         subscribed = (Watched(s.view, s.when, s.watch.per_message, s.watch.edge) for s in self._subscribers)
         own = tuple(subscribed)
         return Setting(self._statistics, statistics, self._measured, known, own, self.compiles)
@@ -574,10 +577,14 @@ class Engine:
         """What gives the rows of a relation at any moment. Raises DataError where they are not kept."""
         return self._rows.rows_source(relation, self.program.program, self._runtime)
 
-    def copy_rows(self, relations: Iterable[str]) -> RelationsCopy:
-        """A copy of the rows of relations that is to be made in pieces. Raises DataError."""
-        sources = {name: self.rows_source(name) for name in relations}
-        copy = self._rows.copy(sources, self.program.relations)
+    def copy_rows(self, relations: Iterable[str], background: bool = False) -> RelationsCopy:
+        """A copy of the rows of relations that is to be made in pieces. Raises DataError.
+
+        background: it may wait for a message between which and the next `past` gives them.
+        """
+        noted = [one for one in relations if background and not self._knows(one) and self._knows(one, True)]
+        sources = {name: self.rows_source(name) for name in relations if name not in noted}
+        copy = self._rows.copy(sources, self.program.relations, self.past, noted)
         self._note_recorders()
         return copy
 
@@ -595,11 +602,22 @@ class Engine:
             )
         return self._replacements.replace(amend, statistics or self._statistics, background, limits)
 
-    def _knows(self, relation: str) -> bool:
+    @property
+    def noted(self) -> Sequence[str]:
+        """The relations of which every change is to be there, for a view that is filled from the past."""
+        first = self._replacements.first
+        return () if first is None else first.noted
+
+    def advance(self) -> None:
+        """Between messages: what is due of views that come and go while no changes do."""
+        if self._replacements.waiting and self.between_messages:
+            self._replacements.advance()
+
+    def _knows(self, relation: str, background: bool = False) -> bool:
         try:
             self.rows_source(relation)
         except DataError:
-            return False
+            return background and self.past is not None and self.past.gives(relation)
         return True
 
     def _show(self, program: CompiledProgram) -> None:

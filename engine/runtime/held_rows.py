@@ -9,6 +9,7 @@ over.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,17 +60,35 @@ def _rows_of_map(runtime: Runtime, name: str, places: list[int]) -> Rows:
     return rows, np.array(exact_values(entries.words), np.int64)
 
 
+class PastRows(Protocol):
+    """Gives rows of relations that nobody holds, as the log of a run does."""
+
+    def gives(self, relation: str) -> bool:
+        """Whether it has those of a relation."""
+
+    def mark(self) -> Callable[[Sequence[str]], Mapping[str, Rows]] | None:
+        """What gives, later and in any thread, rows of relations as they are now; None: not between these
+        messages."""
+
+
 class RelationsCopy:
     """A copy of the rows of relations that is made in pieces: all as of the moment of the last piece.
 
     Kept rows are copied in pieces of about a millisecond; those that are held otherwise, in `whole`, at the
-    end and at once.
+    end and at once. The rows of `noted`, which nobody holds, are those that `past` gives of that moment.
     """
 
-    def __init__(self, kept: Mapping[str, RowsCopy], whole: Mapping[str, Callable[[], Rows]]) -> None:
-        self._kept, self._whole = kept, whole
+    def __init__(
+        self,
+        kept: Mapping[str, RowsCopy],
+        whole: Mapping[str, Callable[[], Rows]],
+        past: PastRows | None = None,
+        noted: Sequence[str] = (),
+    ) -> None:
+        self._kept, self._whole, self._past, self.noted = kept, whole, past, tuple(noted)
         self._left = list(kept.values())
         self._found: dict[str, Rows] = {}
+        self._read: Callable[[Sequence[str]], Mapping[str, Rows]] | None = None
 
     def piece(self) -> bool:
         """Copies a piece, on the engine's thread between two changes; whether it was the last."""
@@ -77,20 +96,26 @@ class RelationsCopy:
             self._left.pop(0)
         if self._left:
             return False
+        if self.noted and self._past is not None:
+            self._read = self._past.mark()
+            if self._read is None:
+                return False
         for copy in self._kept.values():
             copy.finish()
         self._found = {name: rows() for name, rows in self._whole.items()}
         return True
 
     def rows(self) -> dict[str, Rows]:
-        """The rows by relation, after the last piece; in any thread."""
-        return self._found | {name: copy.rows() for name, copy in self._kept.items()}
+        """The rows by relation, after the last piece; in any thread. Raises DataError where `past` fails."""
+        noted = {} if self._read is None else self._read(self.noted)
+        return {**self._found, **{name: copy.rows() for name, copy in self._kept.items()}, **noted}
 
 
 def not_kept(relation: str) -> DataError:
     return DataError(
         f"the rows of {relation} are not kept, so a view of them cannot be filled; "
-        "start with Engine(keep_rows=True), or keep_rows = true in [engine]"
+        "start with Engine(keep_rows=True), or keep_rows = true in [engine]; a run fills it from a log that "
+        "has its beginning (keep_log = true in [log])"
     )
 
 
@@ -204,12 +229,19 @@ class HeldRows:
             return self.clock.rows
         return rows_source(relation, program, runtime, self.store)
 
-    def copy(self, sources: Mapping[str, Callable[[], Rows]], relations: Sequence[Relation]) -> RelationsCopy:
-        """A copy, to be made in pieces, of relations that `sources` give the rows of."""
+    def copy(
+        self,
+        sources: Mapping[str, Callable[[], Rows]],
+        relations: Sequence[Relation],
+        past: PastRows | None = None,
+        noted: Sequence[str] = (),
+    ) -> RelationsCopy:
+        """A copy, to be made in pieces, of relations that `sources` or `past` (`noted`) give the rows of."""
         index = {relation.name: place for place, relation in enumerate(relations)}
         own = [n for n in sources if n in index and n != CLOCK and self.store.holds(index[n])]
         kept = {name: self.store.copy(index[name]) for name in own}
-        return RelationsCopy(kept, {name: rows for name, rows in sources.items() if name not in kept})
+        whole = {name: rows for name, rows in sources.items() if name not in kept}
+        return RelationsCopy(kept, whole, past, noted)
 
     def require(self, state: EngineState) -> None:
         """Raises DataError where a state lacks rows that are to be kept."""

@@ -88,7 +88,7 @@ class Host(Protocol):
     def compiles(self) -> bool:
         """Whether its runtimes are compiled code."""
 
-    def setting(self, statistics: Statistics | None) -> Setting:
+    def setting(self, statistics: Statistics | None, background: bool = False) -> Setting:
         """How a program that is planned by these statistics is compiled for it."""
 
     def start(self, program: CompiledProgram, statistics: Statistics | None) -> Runtime:
@@ -97,7 +97,7 @@ class Host(Protocol):
     def watches(self, program: CompiledProgram) -> Sequence[Watch]:
         """The watches of all subscriptions as the program has them."""
 
-    def copy_rows(self, relations: Sequence[str]) -> RelationsCopy:
+    def copy_rows(self, relations: Sequence[str], background: bool = False) -> RelationsCopy:
         """A copy of the rows of relations, to be made. Raises DataError where they are not kept."""
 
     def finish(self, replacement: "Replacement") -> None:
@@ -149,6 +149,8 @@ class Replacement:
         self._matches: dict[str, Match] = {}
         self._needed: frozenset[str] = frozenset()
         self._copy: RelationsCopy | None = None
+        # The relations of which it needs every change now, whether a view reads them or not.
+        self.noted: tuple[str, ...] = ()
         # What the engine will have, as far as is known, once this one is done; of which program it was made.
         self._expected, self._checked = host.program.source, Event()
         self._checked_for = host.program if background and after is None else None
@@ -226,7 +228,7 @@ class Replacement:
 
     def _begin(self) -> None:
         self._old = self._host.program
-        setting = self._host.setting(self._statistics)
+        setting = self._host.setting(self._statistics, self.background)
         self._work(lambda: self._build(setting), self._hand_over)
 
     def _build(self, setting: Setting) -> None:
@@ -262,12 +264,12 @@ class Replacement:
             self._swap()
             return
         if self._copy is None:
-            self._copy = self._host.copy_rows(sorted(self._needed))
+            self._copy = self._host.copy_rows(sorted(self._needed), self.background)
         copy = self._copy
         while not copy.piece():
             if self.background:
                 return
-        self._copy, self._filling = None, self.background
+        self._copy, self._filling, self.noted = None, self.background, copy.noted
         self._work(lambda: self._fill(copy.rows()), self._swap)
 
     def _fill(self, rows: Mapping[str, Rows]) -> None:
@@ -302,7 +304,7 @@ class Replacement:
 
     def _finish(self) -> None:
         self.done = True
-        self._filling = False
+        self._filling, self.noted = False, ()
         self._log.clear()
         self._copy = None
         if self.error is not None and self._runtime is not None:

@@ -19,6 +19,7 @@ from orderbook.core.errors import visible
 from orderbook.core.processors import alone_on, keep_clear
 from orderbook.core.summaries import told
 from orderbook.durability.durable_run import DurableRun, open_past
+from orderbook.durability.logged_rows import LoggedRows
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.instruments import Instruments
 from orderbook.operations.logs import stamped
@@ -110,6 +111,7 @@ def _run(
 
         pipeline, durable = past.recovered(fresh)
         if durable is not None:
+            pipeline.engine.past = LoggedRows(configuration, durable)
             durable.before_checkpoint = lambda: [one.save() for one in (sinks, alerts)]
         for one in runs:
             one.positions = pipeline.positions

@@ -104,14 +104,16 @@ class DurableRun:
         self.epoch = 0
         # What is to survive a crash by itself, as the log that it was made of may go.
         self.before_checkpoint: Callable[[], object] = lambda: None
-        self._folder, self._program = folder, pipeline.engine.program
-        self._layout = layout_of(self._program)
+        self._folder, self.program = folder, pipeline.engine.program
+        self._layout = layout_of(self.program)
         # As their exchanges list them now; the log may have them with other ticks and lots.
         self._listed = tuple(pipeline.instruments)
         self._lacking: CompiledProgram | None = None
         self._keep, self._keep_log, self._files = keep, keep_log, files
         self._states: dict[str, bytes] = {}
         self._stamp = 0
+        # The stamp of the last item that is applied; whether one is being applied.
+        self.applied, self.applying = -1, False
         self._started = False
         self._kept: list[Position] = []
         self._earlier: Sequence[Mapping[str, bytes]] = ()
@@ -132,6 +134,7 @@ class DurableRun:
         self._earlier = [*([] if saved is None else [saved.states]), *before]
         self._resume_time(past.last)
         self._started = saved is not None and saved.started
+        self.applied = -1 if saved is None else saved.stamp
         self.pipeline.measures = False
         items, repeated = self._repeat(first, () if saved is None else saved.instruments, past)
         self.pipeline.measures = True
@@ -140,6 +143,11 @@ class DurableRun:
         self._append_instruments()
         path = None if saved is None else saved.path
         return Recovery(path, items, repeated, crashed, time.monotonic() - start)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the log has its beginning."""
+        return self.log.start == 0
 
     def start(self) -> None:
         """Tell the strategies that events will come that were not told before a crash."""
@@ -181,7 +189,7 @@ class DurableRun:
         keep, files = self._keep, self._files
         try:
             save_checkpoint(
-                self._folder, self.pipeline, self._program, run, keep=keep, layout=self._layout, files=files
+                self._folder, self.pipeline, self.program, run, keep=keep, layout=self._layout, files=files
             )
         except OtherProgram:
             self._warn_of_dropped()
@@ -262,7 +270,7 @@ class DurableRun:
 
     def _apply(self, entry: Stamped | Lifecycle, replayed: Sequence[LoggedRequest]) -> None:
         pipeline, host = self.pipeline, self.pipeline.host
-        self._stamp = entry.stamp
+        self._stamp, self.applying = entry.stamp, True
         calls = host.calls
         host.begin_item(replayed)
         if isinstance(entry, Stamped):
@@ -278,6 +286,8 @@ class DurableRun:
             states = host.take_states()
             self._states.update(states)
             self.log.append_all([journal.completed_record(Completed(entry.stamp, states))], durable=False)
+        self.applied, self.applying = entry.stamp, False
+        pipeline.engine.advance()
 
 
 _recovery_logger = logging.getLogger("orderbook.recovery")

@@ -4,7 +4,7 @@ The rows that books give out are fitted to the columns declared. `book_states` h
 why it has it, and since when; `instruments` what its venue lists of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -44,15 +44,20 @@ class BookRelations:
     """Translates changes of `books.RELATIONS` to changes of `program.relations`.
 
     Columns are matched by name, whatever their order. Relations that the program does not read are left
-    out, unless `every` one is wanted. A row outside a column's declared range is never in the relation: its
-    insert is counted in `problems`, and its delete left out. `quotes` and `events` say whether rows of that
-    relation and of `book_events` are wanted: books have to be told.
+    out, unless `every` one is wanted, or these `also`. A row outside a column's declared range is never in
+    the relation: its insert is counted in `problems`, and its delete left out. `quotes` and `events` say
+    whether rows of that relation and of `book_events` are wanted: books have to be told.
 
     Raises UserError where a declared column cannot be filled from a book.
     """
 
     def __init__(
-        self, program: Program, dictionary: Dictionary, problems: Problems, every: bool = False
+        self,
+        program: Program,
+        dictionary: Dictionary,
+        problems: Problems,
+        every: bool = False,
+        also: Collection[str] = (),
     ) -> None:
         self._dictionary = dictionary
         self._problems = problems
@@ -67,7 +72,7 @@ class BookRelations:
         self._fits: dict[int, _Fit] = {}
         self._columns = [len(relation.columns) for relation in program.relations]
         for index, relation in enumerate(program.relations):
-            wanted = every or relation.name in read
+            wanted = every or relation.name in read or relation.name in also
             if wanted and relation.name in RELATIONS and filled_by_books(relation):
                 self.quotes |= relation.name == QUOTES
                 self.events |= relation.name == BOOK_EVENTS

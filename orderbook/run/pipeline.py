@@ -283,7 +283,7 @@ class Pipeline:
         engine = self.engine
         self._states.fit()
         self._relations = BookRelations(
-            engine.program.program, engine.dictionary, self.problems, engine.keeps_rows
+            engine.program.program, engine.dictionary, self.problems, engine.keeps_rows, engine.noted
         )
         if self.books is not None:
             self.books.tell_quotes(self._relations.quotes)
