@@ -143,19 +143,21 @@ class _Method:
                     self._check_pair(target, value, value)
                 case ast.Compare(left, _, others):
                     for one, other in zip([left, *others], others, strict=False):
-                        self._check_pair(one, other, node)
+                        self._check_pair(one, other, node, compared=True)
                 case ast.Call(ast.Name("min" | "max"), [first, *others]):
                     for other in others:
                         self._check_pair(first, other, node)
                 case ast.Call(ast.Attribute(ast.Name(of), name)) if of == self.state and name in _AMOUNTS:
                     self._check_order(name, node)
 
-    def _check_pair(self, one: ast.expr, other: ast.expr, node: ast.expr) -> None:
+    def _check_pair(self, one: ast.expr, other: ast.expr, node: ast.expr, compared: bool = False) -> None:
         units = self.unit(one), self.unit(other)
         if {*units} == {Unit.PLAIN, Unit.AMOUNT}:
             double, amount = (one, other) if units[0] is Unit.PLAIN else (other, one)
-            where = f"{ast.unparse(amount)}, which counts 10^-8, beside {ast.unparse(double)}, which does not"
-            raise self._error(where, double, f"{ast.unparse(amount)} * 1e-8", node)
+            one_text, other_text = ast.unparse(amount), ast.unparse(double)
+            where = f"{one_text}, which counts 10^-8, beside {other_text}, which does not"
+            conversion = f"{one_text} * 1e-8" if compared else f"round({other_text} * 1e8)"
+            raise self._error(where, double, conversion, node)
 
     def _check_order(self, method: str, node: ast.Call) -> None:
         names = _AMOUNTS[method]

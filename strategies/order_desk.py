@@ -180,6 +180,12 @@ class OrderDesk(CompiledMethods):
         self.row["quiet"] = 0
 
     @property
+    def too_small(self) -> int:
+        """How often a row was looked at that asks for less than a lot."""
+        count: int = self.words[_NAMES["too_small"]]
+        return count
+
+    @property
     def looking(self) -> bool:
         """Whether orders are to be looked at when the message at hand ends."""
         return bool(self.words[_NAMES["looking"]])

@@ -688,4 +688,5 @@ class Runner:
         return StrategySummary(
             self.name, self.callbacks, self.orders, self.refused, self.fills, positions,
             next(failures, None), self.refusal,
+            self.rows.too_small if isinstance(self.compiled, OrderDesk) else 0,
         )  # fmt: skip

@@ -469,9 +469,13 @@ class Strategy:
             terms_of(**terms) if terms else None,
         )  # fmt: skip
 
-    def hold(self, symbol: str, target: Decimal, venue: str | None = None) -> None:
-        """Buys or sells at market what is missing to a position, as far as it is known."""
-        change = target - self.position(symbol)
+    def hold(self, symbol: str, target: Number, venue: str | None = None) -> None:
+        """Buys or sells at market what is missing to a position, as far as it is known.
+
+        target: in the relation's units; a float is the decimal that its repr shows.
+        """
+        wanted = target if isinstance(target, Decimal) else Decimal(str(target))
+        change = wanted - self.position(symbol)
         if change > 0:
             self.buy(symbol, change, venue=venue)
         elif change < 0:

@@ -276,6 +276,8 @@ def strategy_lines(strategy: StrategySummary) -> Iterator[str]:
     )
     if strategy.refusal is not None:
         yield f"    refused first: {strategy.refusal[2]}"
+    if strategy.too_small and not strategy.orders:
+        yield f"    its rows ask for less than a lot, and so for nothing ({strategy.too_small:,} times)"
     for one in strategy.positions:
         mark = "no mark" if one.mark is None else f"mark {value_text(one.mark)}"
         profit = _profit_text(one.profit, one.currency)

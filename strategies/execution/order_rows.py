@@ -83,6 +83,7 @@ VIEWED = np.dtype(
         ("ranks", "i8"),  # address of int64[ranks_count, 2], of these by code their places; see `rank`
         ("ranks_count", "i8"),
         ("unranked", "i8"),  # whether Python is to rank them, as one is new
+        ("too_small", "i8"),  # how often a row was looked at that asks for less than a lot
         ("wrong", "i8"),  # what Python is to say of the row at `wrong_row`
         ("wrong_row", "i8"),
         ("wrong_order", "i8"),
@@ -426,6 +427,8 @@ def _want(state: Record, order: int) -> bool:
         # The first moment there is has passed as well as one after it.
         wanted.good_until = max(1, _word(state, row, _GOOD_UNTIL))
     wanted.volume = max(0, _rounded(state, row, _VOLUME, lot, False))
+    if wanted.volume == 0 and _rounded(state, row, _VOLUME, 1, False) > 0:
+        state.too_small += 1
     return True
 
 

@@ -159,6 +159,13 @@ def test_a_summary_says_why_the_first_order_was_refused() -> None:
     assert len(list(strategy_lines(none.joined(none)))) == 1
 
 
+def test_a_summary_says_that_rows_asked_for_less_than_a_lot() -> None:
+    own = StrategySummary("S", 1, 0, 0, 0, (), None, too_small=2)
+    line = "    its rows ask for less than a lot, and so for nothing (4 times)"
+    assert list(strategy_lines(own.joined(own)))[1:] == [line]
+    assert len(list(strategy_lines(own.joined(StrategySummary("S", 1, 1, 0, 0, (), None))))) == 1
+
+
 def test_a_lost_book_is_told_by_every_command(orderbook: Program, folder: Path) -> None:
     source = record(folder / "lost.parquet", FOUND, orders((1, 0, 1000, 4), (2, 1, 1010, 4)), LOST)
     words = "book lost (gap) and not found again (1): SIM:AAA-USD"

@@ -216,7 +216,7 @@ LIMIT = "defaults = {'limit': 100.5, 'most': 1}"
         (SIZE, "self.buy(min(self.size, 2), row.bid)", ["as volume"]),
         (SIZE, "self.modify(1, self.size)", ["self.size as volume of modify"]),
         (SIZE, "if self.position < self.size:\n    self.buy(self.lot)", ["self.position", "self.size"]),
-        (SIZE, "self.buy(self.lot, row.bid - self.size)", ["row.bid", "self.size", "row.bid * 1e-8"]),
+        (SIZE, "self.buy(self.lot, row.bid - self.size)", ["row.bid", "round(self.size * 1e8)"]),
         (SIZE, "self.sell(self.lot, display=self.size * 3)", ["as display of sell"]),
         (LIMIT, "self.buy(self.lot, self.limit)", ["self.limit as price", "'limit': Decimal('100.5')"]),
         (LIMIT, "self.modify(1, price=self.limit, stop=self.limit)", ["as price of modify"]),

@@ -37,7 +37,8 @@ class PlainHolding(Strategy):
         if row is not None and row.imbalance is not None:
             lot = self.instrument(row.symbol, row.venue).lot
             target = 3 if row.imbalance > 0.2 else -2 if row.imbalance < -0.2 else 0
-            self.hold(row.symbol, target * lot, row.venue)
+            # A target may be a float.
+            self.hold(row.symbol, float(target * lot) if target > 0 else target * lot, row.venue)
 
 
 class Exact(Strategy):

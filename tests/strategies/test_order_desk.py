@@ -112,6 +112,18 @@ def outcome(
     return by_strategy, held
 
 
+@pytest.mark.parametrize("backend", ["interpreter", "numba"])
+def test_rows_that_ask_for_less_than_a_lot_are_counted(backend: str) -> None:
+    for volume, found in (("bid_volume * 0 + 0.01", True), ("0e0 * bid + 0.01", True), ("0", False)):
+        sql = f"CREATE STRATEGY made AS SELECT venue, symbol, 'buy' AS side, bid AS price, {volume} AS volume"
+        program = compile_views([packaged_views() / "touch.sql", f"{sql} FROM touch"])
+        pipeline = Pipeline(GatedEngine(program, backend), APART, strategies_of(program))
+        pipeline.start()
+        pipeline.apply(flow(1, 100, "levels")[:60], "message")
+        (own,) = pipeline.host.summary()
+        assert own.orders == 0 and (own.too_small > 0) is found
+
+
 @pytest.fixture(scope="module", params=list(SQL))
 def program(request: pytest.FixtureRequest) -> CompiledProgram:
     return compile_views([packaged_views() / "touch.sql", SQL[request.param]])
