@@ -30,7 +30,7 @@ class Preview:
     def __init__(self, config: Path | None, feeds: Sequence[str], monitor: bool | None, after: float) -> None:
         self._arguments = json.dumps([None if config is None else str(config), list(feeds), monitor])
         self._after, self._start = after, time.monotonic()
-        self._text = ""
+        self._text, self._address = "", b""
         self._over = Event()
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -46,8 +46,13 @@ class Preview:
         self._over.set()
         self._thread.join()
         line, self._line = self._line, None
-        if line is None:
+        if line is None or self._process is None:
             return None
+        with suppress(OSError):
+            self._address += line.recv(_BYTES)
+        if not self._address:
+            # It listens on nothing yet, and is not waited for until it does.
+            self._process.kill()
         with line, suppress(OSError):
             line.settimeout(_PATIENCE)
             line.shutdown(socket.SHUT_WR)
@@ -94,16 +99,16 @@ class Preview:
             )
         self._line = own
         own.setblocking(False)
-        address = b""
         with suppress(OSError):
             while not self._over.wait(_BETWEEN):
                 own.sendall(f"{self._text or f'starting: {time.monotonic() - self._start:.0f} s'}\n".encode())
-                if address.endswith(b"\n"):
+                if self._address.endswith(b"\n"):
                     continue
                 with suppress(BlockingIOError):
-                    address += own.recv(_BYTES)
-                if address.endswith(b"\n"):
-                    print(f"monitor: {address.decode().strip()} (books and trades; views follow)", flush=True)
+                    self._address += own.recv(_BYTES)
+                if self._address.endswith(b"\n"):
+                    told = self._address.decode().strip()
+                    print(f"monitor: {told} (books and trades; views follow)", flush=True)
 
 
 def seconds_until() -> float:

@@ -208,11 +208,11 @@ async def serve(
     listening = listening_for(options)
     market = _Market(instruments)
     server = ServerProcess(options, listening=listening.dup())
+    told.listening = listening
+    told.tell(server.url)
     mailbox = Mailbox(server.start())
     notes = Notes(lambda: market.time)
     publisher = _publisher(market, runs, mailbox, notes, lambda: told.text)
-    told.listening = listening
-    told.tell(server.url)
     follows = (_followed(run, market) for run in runs)
     tasks = [asyncio.create_task(one) for one in (*follows, publisher.publish())]
     with noted_warnings(notes):

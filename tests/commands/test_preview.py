@@ -1,7 +1,9 @@
 """The page of a run that is not there yet: its books, what it refuses, and how the run takes it over."""
 
 import json
+import os
 import re
+import signal
 import socket
 from functools import partial
 from pathlib import Path
@@ -132,6 +134,17 @@ def test_none_is_shown_where_the_configuration_says_so(tmp_path: Path, off: str)
     preview._process.wait(PATIENCE)
     assert preview.end() is None
     preview.close()
+
+
+def test_a_run_that_is_there_before_it_listens_does_not_wait(tmp_path: Path) -> None:
+    preview = Preview(write(tmp_path / "c.toml", SMALL), (), None, 0.0)
+    while preview._line is None:
+        assert preview._thread.is_alive()
+    # Stopped, it could not end by itself.
+    os.kill(preview._process.pid, signal.SIGSTOP)  # type: ignore[union-attr]
+    assert preview.end() is None
+    preview.close()
+    assert preview._process is not None and preview._process.returncode == -signal.SIGKILL
 
 
 def test_a_run_that_is_there_before_has_none() -> None:
