@@ -138,10 +138,10 @@ def layering(seen: Watched) -> Rows:
         if prices < 4 or value < 160_000 or max(r.placed_at for r in group) > broken:
             continue
         volume, numbers = sum(r.volume for r in group), [r.number for r in group]
-        for ts, part in executed[place, group[0].other]:
-            if placed <= ts <= broken and part * 4 <= volume:
-                row = (*place, side, span, prices, len(group), volume, value, placed, broken)
-                found.append((*row, min(numbers), max(numbers), ts, part))
+        parts = [part for ts, part in executed[place, group[0].other] if placed <= ts <= broken]
+        if parts and sum(parts) * 4 <= volume:
+            row = (*place, side, span, prices, len(group), volume, value, placed, broken)
+            found.append((*row, min(numbers), max(numbers), sum(parts)))
     return found
 
 
