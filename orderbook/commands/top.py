@@ -132,7 +132,7 @@ def _strategies(status: dict[str, Any]) -> Table:
     table = Table("strategy", *names, "profit", box=None, header_style="dim")
     for one in status["strategies"]:
         known = [p for p in one["positions"] if p["profit"] is not None]
-        profits = ", ".join(f"{p['symbol']} {p['profit']} {p['currency']}".rstrip() for p in known)
+        profits = ", ".join(f"{p['symbol']} {p['profit']} {p.get('currency', '')}".rstrip() for p in known)
         note, style = (" FAILED", "red") if one["failed"] else ("", "")
         table.add_row(
             Text(visible(one["name"]) + note, style=style),
