@@ -162,7 +162,7 @@ def _rank(binder: Binder, name: str, node: exp.Window, spec: Over, scope: Scope)
             if name == "row_number":
                 instead += "; or write RANK, which gives equal rows one number"
             raise refusal(binder, f"{name.upper()} over rows that are not proved unique", instead, node)
-        function, order = "row_number", spec.total
+        function, order = "row_number", beyond_null(spec.total)
     kind = Type(Kind.INTEGER, 0, 1, max(1, scope.rows))
     return Window(function, None, spec.partition_by, order, kind, False)
 
