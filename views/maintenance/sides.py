@@ -322,8 +322,12 @@ def _compared(term: Term) -> Iterator[tuple[Scalar, Scalar, int]]:
                 yield from _at_most(left, right)
             case Cmp(">" | ">=", left, right):
                 yield from _at_most(right, left)
-            case Lift(var, Poly(((Val(Var() as same),),))):
+            case Lift(var, Poly(((Val(same),),))):
                 yield from ((var, same, 0), (same, var, 0))
+            case Neighbour():
+                # One that is not there is not read.
+                there, here = factor.vars[0], factor.order[0]
+                yield (there, here, 0) if factor.greatest[0] else (here, there, 0)
 
 
 def _at_most(left: Scalar, right: Scalar) -> Iterator[tuple[Scalar, Scalar, int]]:
