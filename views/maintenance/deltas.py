@@ -54,6 +54,7 @@ from orderbook.views.conditions import NULL, choose, known_not_null, linear_form
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.ends import compared_ends, equal_to
 from orderbook.views.maintenance.joined import joined_groups
+from orderbook.views.maintenance.leading_limits import limits_from_above
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, from_order, in_order, next_beyond
 from orderbook.views.maintenance.sides import is_sure, lifted_scalar, near_limits, side_limits
 from orderbook.views.names import apart_from, used_outside
@@ -557,7 +558,8 @@ def _sides(term: Term, relation: Relation, sure: frozenset[Var]) -> Term:
     """On which side of the row its reach lies; not where a cut by what is aggregated reaches fewer."""
     aggregates = _aggregates(term)
     compared = (f for f in term if isinstance(f, Cmp) and variable_set(f) & aggregates)
-    forms = (linear_form(Apply("-", (f.left, f.right))) for f in compared if not _is_of_each_row(f, term))
+    cuts = (f for f in compared if not _is_of_each_row(f, term) and not _is_from_below(f, term))
+    forms = (linear_form(Apply("-", (f.left, f.right))) for f in cuts)
     # That there are rows at all is no cut.
     if any(form is not None and (len(form[0]) > 1 or form[1]) for form in forms):
         return ()
@@ -579,6 +581,13 @@ def _is_of_each_row(comparison: Cmp, term: Term) -> bool:
         )
     )
     return bool(variable_set(comparison) & rows) and any(running)
+
+
+def _is_from_below(comparison: Cmp, term: Term) -> bool:
+    """Whether running sums in several places of an order are compared, from which no cut is known upwards."""
+    running = {f.var for f in term if isinstance(f, Lift) and len(f.body.terms) > 1}
+    met = variable_set(comparison) & _aggregates(term)
+    return met <= running and met.isdisjoint(v for v, _ in limits_from_above(comparison))
 
 
 def _narrow(term: Term, relation: Relation) -> bool:

@@ -52,7 +52,7 @@ def _with_limits(term: Term, types: Types, relations: Mapping[str, Relation]) ->
     )
     sums = {f.var: i for i, f in enumerate(inner) if isinstance(f, Lift) and len(f.body.terms) > 1}
     for factor in inner if sums else ():
-        for variable, limit in _limited(factor, inner) if isinstance(factor, Cmp) else ():
+        for variable, limit in limits_from_above(factor) if isinstance(factor, Cmp) else ():
             if variable in sums:
                 inner = _with_limit(inner, sums[variable], limit, types, relations)
     return inner
@@ -62,7 +62,7 @@ def _with_limits(term: Term, types: Types, relations: Mapping[str, Relation]) ->
 Limit = tuple[Mapping[Var, int], int, str]
 
 
-def _limited(condition: Cmp, term: Term) -> Iterator[tuple[Var, Limit]]:
+def limits_from_above(condition: Cmp) -> Iterator[tuple[Var, Limit]]:
     """The variables that the comparison sets a limit to from above."""
     form, constant = linear_form(Apply("-", (condition.left, condition.right))) or ({}, 0)
     ops = {"=": ("<=", ">="), "<>": ()}.get(condition.op, (condition.op,))
