@@ -80,6 +80,8 @@ _ALL_MOVES = _MOVES.format("")
 _OF_A = " WHERE symbol = 'A'"
 _ABOVE = "(SELECT {} FROM t c WHERE c.price > b.price)"
 
+_EACH = "OVER (PARTITION BY symbol ORDER BY ts, id)"
+
 _BARS = (
     "(SELECT symbol, size // 2 AS bar, LAST(price ORDER BY id) AS close, SUM(size) AS v "
     "FROM t GROUP BY symbol, size // 2) g"
@@ -377,6 +379,24 @@ FAMILIES: Mapping[str, Family] = {
             "ORDER BY price DESC, id LIMIT 3",
             f"SELECT symbol, fast - slow AS d FROM {_MEANS} ORDER BY ts DESC, id DESC LIMIT 1",
         ),
+    ),
+    "rows that follow others": Family(
+        Cost.SLICE,
+        (
+            "SELECT bar, MIN(price) AS low, SUM(size) AS v FROM (SELECT price, size, "
+            "(ROW_NUMBER() OVER (ORDER BY ts, id) - 1) // 3 AS bar FROM t) d GROUP BY bar",
+            "SELECT symbol, run, COUNT(*) AS n FROM (SELECT symbol, "
+            f"SUM(CASE WHEN gap > 1 THEN 1 ELSE 0 END) {_EACH} AS run FROM "
+            f"(SELECT id, symbol, ts, ts - LAG(ts) {_EACH} AS gap FROM t) a) b GROUP BY symbol, run",
+            f"SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, price > m AS up, "
+            f"LAG(price > m) {_EACH} AS was FROM (SELECT id, ts, symbol, price, AVG(price) {_EACH} AS m "
+            "FROM t) a) b WHERE up <> was GROUP BY symbol",
+            f"SELECT symbol, MIN(ts) AS at FROM (SELECT symbol, ts, SUM(size) {_EACH} AS c FROM t) d "
+            "WHERE c > 3 GROUP BY symbol",
+            "SELECT COUNT(*) AS n FROM (SELECT ROW_NUMBER() OVER (ORDER BY ts, id) AS n FROM t) d "
+            "WHERE n > 4",
+        ),
+        ("declared", "nullable", "doubles"),
     ),
     "the largest groups": Family(
         Cost.ROWS,

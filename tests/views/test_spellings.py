@@ -1,11 +1,15 @@
 """What an event costs follows from what a query means, not from how it is spelled; and DuckDB agrees."""
 
+import re
 from collections.abc import Callable
 
 import pytest
-from fuzz import InterpreterRuntime
-from spelled_views import FAMILIES, cases, check, costs
+from fuzz import InterpreterRuntime, compiled
+from spelled_views import FAMILIES, SCHEMAS, cases, check, costs
 from uncompiled import run_uncompiled
+
+from orderbook.engine.plan.describe import plan_text
+from orderbook.engine.plan.planner import plan
 
 LENGTH = 24
 
@@ -17,6 +21,17 @@ def test_spellings_cost_the_same_and_equal_duckdb_after_every_event(name: str, s
     dear = {s: str(c) for s, c in costs(name, schema).items() if c > FAMILIES[name].cost}
     assert not dear
     check(name, schema, 0, LENGTH, [InterpreterRuntime])
+
+
+@pytest.mark.parametrize("schema", ["declared", "nullable"])
+def test_a_row_that_comes_last_reaches_no_other(schema: str) -> None:
+    """Statements look at rows from the event's place in the order on, so at none after the last."""
+    for spelling in FAMILIES["rows that follow others"].spellings:
+        made = plan(compiled(f"{SCHEMAS[schema]} CREATE VIEW v AS {spelling}"))
+        (trigger,) = (text for text in plan_text(made).split("\nON ") if text.startswith("+ t"))
+        loops = re.findall(r"^    for .*", trigger, re.MULTILINE)
+        assert loops
+        assert all(" in range of " in loop and " >= " in loop for loop in loops), spelling
 
 
 def test_generated_code_of_spellings_equals_duckdb_after_every_event(

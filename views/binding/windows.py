@@ -162,7 +162,11 @@ def _rank(binder: Binder, name: str, node: exp.Window, spec: Over, scope: Scope)
             if name == "row_number":
                 instead += "; or write RANK, which gives equal rows one number"
             raise refusal(binder, f"{name.upper()} over rows that are not proved unique", instead, node)
-        function, order = "row_number", beyond_null(spec.total)
+        function, order = "row_number", spec.total
+        never_null = beyond_null(order)
+        # The first groups by what may be NULL are found in its own index.
+        if not scope.aggregated and not any(i.expression.nullable for i in never_null):
+            order = never_null
     kind = Type(Kind.INTEGER, 0, 1, max(1, scope.rows))
     return Window(function, None, spec.partition_by, order, kind, False)
 
