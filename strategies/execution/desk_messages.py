@@ -6,7 +6,7 @@ relations of orders.
 
 import numpy as np
 
-from orderbook.core.jit import called_with, jit
+from orderbook.core.jit import called_with, exported, jit
 from orderbook.engine.maps.memory import call
 from orderbook.market.block_memory import Record, load, move, record_at, store
 from orderbook.market.instruments import LARGEST
@@ -79,8 +79,8 @@ _REPORT_BYTES, _REPORT_WORDS = REPORT.itemsize, REPORT.itemsize // 8
 _NEWS_AT, _REPORTS_AT = offset_of(DESK, "news"), offset_of(ACCOUNT, "reports")
 
 
-@jit()
-def _tell(address: int, now: int, first: int, time: int) -> None:
+@exported
+def _tell(address: int, now: int, first: int, time: int) -> int:
     """Tells a desk what is due, and leaves it as news."""
     desk = desk_at(address)
     account = account_at(desk.account)
@@ -121,6 +121,7 @@ def _tell(address: int, now: int, first: int, time: int) -> None:
     account.due = LAST
     if account.reports_first < account.reports_count:
         account.due = report_at(account.reports + _REPORT_BYTES * account.reports_first).due
+    return 0
 
 
 @jit()
@@ -312,6 +313,18 @@ def _send(address: int, request: Record, now: int, first: int, time: int) -> Non
         _tell(address, now, first, time)
 
 
+@exported
+def _send_first(address: int, now: int, first: int, time: int) -> int:
+    """Sends the first request of a desk; 0 where Python is to look at it."""
+    desk = desk_at(address)
+    request = request_at(desk.requests + _REQUEST_BYTES * desk.requests_first)
+    if not _may_be_sent(desk, request, now):
+        return 0
+    _send(address, request, now, first, time)
+    dropped(address, 1)
+    return 1
+
+
 @jit()
 def _send_all(address: int, now: int, first: int, time: int) -> bool:
     """Sends what is asked for; False where Python is to go on with that."""
@@ -322,11 +335,7 @@ def _send_all(address: int, now: int, first: int, time: int) -> bool:
     desk.sent += desk.requests_count - desk.requests_first
     sending: bool = desk.sent <= MOST_REQUESTS
     while sending and desk.requests_first < desk.requests_count:
-        request = request_at(desk.requests + _REQUEST_BYTES * desk.requests_first)
-        sending = _may_be_sent(desk, request, now)
-        if sending:
-            _send(address, request, now, first, time)
-            dropped(address, 1)
+        sending = _send_first(address, now, first, time) != 0
     desk.sent -= desk.requests_count - desk.requests_first
     return sending
 
@@ -466,11 +475,7 @@ def send_asked(address: int, relations: int, now: int, first: int, time: int) ->
     desk, count = desk_at(address), 0
     if relations != 0:
         relations_at(relations).now = now
-    while desk.requests_first < desk.requests_count and _may_be_sent(
-        desk, request_at(desk.requests + _REQUEST_BYTES * desk.requests_first), now
-    ):
-        _send(address, request_at(desk.requests + _REQUEST_BYTES * desk.requests_first), now, first, time)
-        dropped(address, 1)
+    while desk.requests_first < desk.requests_count and _send_first(address, now, first, time) != 0:
         count += 1
     return count
 

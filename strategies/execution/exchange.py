@@ -12,7 +12,7 @@ position fills up to that. Both hold at each fill; who is left without anything 
 has ended, and orders that protect what another has filled come then (`_settle`).
 """
 
-from orderbook.core.jit import jit
+from orderbook.core.jit import exported, jit
 from orderbook.market import ladder
 from orderbook.market.block_memory import Record, load, record_at, store
 from orderbook.market.book_state import ASK, BID, CONTEXT, book_of, ladder_of
@@ -325,9 +325,20 @@ def _expire(context: Record, board: int, time: int) -> None:
 
 
 @jit()
-def _act(board: int, message: Record, time: int) -> None:
-    """A message has arrived."""
-    own = board_at(board)
+def _wait(board: int, order_id: int, address: int, time: int) -> None:
+    """An order waits for another to be done, if that is not."""
+    if address != 0:
+        entry = alive(board, order_id)
+        if entry != 0:
+            order = order_at(address)
+            order.time, order.status = time, WAITING
+            send_report(board_at(board), order, time, 0, 0)
+
+
+@exported
+def _act(board: int, message_address: int, time: int) -> int:
+    """A message has arrived: MESSAGE at an address."""
+    own, message = board_at(board), message_at(message_address)
     context = _context_at(account_at(own.account).books)
     while own.expires < time:
         _expire(context, board, own.expires)
@@ -342,21 +353,11 @@ def _act(board: int, message: Record, time: int) -> None:
     else:
         _cancel(board, message.id, time, message.reason)
     _settle(context, board, time, time)
+    return 0
 
 
-@jit()
-def _wait(board: int, order_id: int, address: int, time: int) -> None:
-    """An order waits for another to be done, if that is not."""
-    if address != 0:
-        entry = alive(board, order_id)
-        if entry != 0:
-            order = order_at(address)
-            order.time, order.status = time, WAITING
-            send_report(board_at(board), order, time, 0, 0)
-
-
-@jit()
-def arrive(board: int, time: int) -> None:
+@exported
+def arrive(board: int, time: int) -> int:
     """Before a message of this time at the exchange changes the book: what has arrived earlier acts, and
     what was good until then ends."""
     own = board_at(board)
@@ -366,10 +367,9 @@ def arrive(board: int, time: int) -> None:
         if own.messages_first < own.messages_count:
             arrival = message_at(own.messages + _MESSAGE_BYTES * own.messages_first).arrival
         if min(arrival, own.expires) >= time:
-            return
+            return 0
         if arrival <= own.expires:
-            message = message_at(own.messages + _MESSAGE_BYTES * own.messages_first)
-            _act(board, message, arrival)
+            _act(board, own.messages + _MESSAGE_BYTES * own.messages_first, arrival)
             dropped(board + _MESSAGES, 1)
         else:
             _expire(context, board, own.expires)
@@ -424,8 +424,8 @@ def _release_stops(context: Record, board: int, time: int, now: int) -> None:
         address = first_reached(board_at(board))
 
 
-@jit()
-def meet(board: int, events: int, count: int, actions: int, time: int, now: int) -> None:
+@exported
+def meet(board: int, events: int, count: int, actions: int, time: int, now: int) -> int:
     """A message, EVENT[count] at an address, has changed the book: its time is the exchange's, `now` the
     run's. Orders that rest follow it, and fill, best price first, then oldest; then stops are looked at.
     actions: see `follow`."""
@@ -444,7 +444,7 @@ def meet(board: int, events: int, count: int, actions: int, time: int, now: int)
         _settle(context, board, time, now)
         if own.stops_count > 0 and note_reached(context, own, events, count):
             _release_stops(context, board, time, now)
-        return
+        return 0
     lost = 1 if state == _SYNCING else 0
     for side in (BID, ASK):
         vector = board + (_BIDS if side == BID else _ASKS)
@@ -453,20 +453,23 @@ def meet(board: int, events: int, count: int, actions: int, time: int, now: int)
             order.hit = 0
             order.requeue |= lost
             own.lost |= lost
+    return 0
 
 
-@jit()
+@exported
 def sent(
     board: int, arrival: int, at_once: int, kind: int, order_id: int, order: int, lots: int, has_lots: int,
     limit: int, has_limit: int, stop: int, has_stop: int, reason: int,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Sends a MESSAGE: it arrives then, or, at the same time, at once."""
     own = board_at(board)
     own.arrival = max(arrival, own.arrival)
-    message = message_at(pushed(board + _MESSAGES, _MESSAGE_BYTES))
+    address = pushed(board + _MESSAGES, _MESSAGE_BYTES)
+    message = message_at(address)
     message.arrival, message.kind, message.id, message.order = own.arrival, kind, order_id, order
     message.lots, message.has_lots, message.limit, message.has_limit = lots, has_lots, limit, has_limit
     message.stop, message.has_stop, message.reason = stop, has_stop, reason
     if at_once:
         own.messages_count -= 1
-        _act(board, message, arrival)
+        _act(board, address, arrival)
+    return 0
