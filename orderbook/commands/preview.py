@@ -1,8 +1,8 @@
 """The page of a run that is not there yet: books and trades, by a process beside it; the run's side.
 
 `orderbook/commands/preview_page.py` is the process. It is started where the run does not serve its page
-within a second, as while views are compiled, before the run has imported what it takes; so this module
-imports little.
+within two seconds, as while views are compiled, and at once where nothing was compiled before: before the run
+has imported what it takes; so this module imports little.
 """
 
 import json
@@ -18,7 +18,7 @@ from threading import Event, Thread
 
 # Seconds from the start of a command until the process is begun, where something was compiled before; between
 # two words of how far the run is; in which the process gives back what it has listened on.
-_AFTER, _BETWEEN, _PATIENCE = 1.0, 0.5, 3.0
+_AFTER, _BETWEEN, _PATIENCE = 2.0, 0.5, 3.0
 # What comes with the socket, after a line with the page's address.
 HANDED_OVER = b"\0"
 _BYTES = 4096
