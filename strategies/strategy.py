@@ -522,7 +522,9 @@ def _texts_beside_parameters(code: CodeType) -> set[str]:
         parts += [one for one in part.co_consts if isinstance(one, CodeType)]
     if not any("parameters" in part.co_names for part in parts):
         return set()
-    constants = [one for part in parts for one in part.co_consts]
+    # The names of arguments are constants, too, which nothing loads.
+    steps = (step for part in parts for step in dis.get_instructions(part))
+    constants: list[Any] = [step.argval for step in steps if step.opname == "LOAD_CONST"]
     constants += [one for own in constants if isinstance(own, tuple | frozenset) for one in own]
     return {one for one in constants if isinstance(one, str) and one.isidentifier()}
 

@@ -87,6 +87,7 @@ class Mine(Base):
 
     @property
     def most(self):
+        self.buy(self.name, self.parameters["volume"], post_only=True)
         return self.parameters["most"]
 """
 
@@ -101,7 +102,7 @@ def test_parameters_are_defaults_and_what_conditions_and_methods_name(folder: Pa
     ("name", "near"),
     [("threshhold", "did you mean 'threshold'"), ("Volume", "did you mean 'volume'"),
      ("no", "known are delay, floor, most, ratio, threshold, volume"), ("limits", "known are"),
-     ("most_", "did you mean 'most'"), ("unrelated", "known are")],
+     ("most_", "did you mean 'most'"), ("unrelated", "known are"), ("post_only", "known are")],
 )  # fmt: skip
 def test_other_parameters_are_refused_by_the_nearest_name(folder: Path, name: str, near: str) -> None:
     (folder / "mine_with.py").write_text(PARAMETERS)
