@@ -145,7 +145,11 @@ def compile_source(source: ProgramSource, dictionary: Dictionary | None = None) 
 
 def _too_large(view: str, texts: Sequence[SourceText]) -> SqlError:
     """The refusal of a view whose maps and triggers would be too many, at its name."""
-    message = f"view {view} is too large to compile: it would need too many maps; split it into views"
+    message = (
+        f"view {view} is too large to compile: it would need too many maps; "
+        "declare NOT NULL what never is NULL, or join the matches of one row, "
+        "MATCH_RECOGNIZE (... PATTERN (a) DEFINE a AS TRUE)"
+    )
     for file, sql in texts:
         found = re.search(rf"\bVIEW\s+({re.escape(view)})\b", sql, re.IGNORECASE)
         if found:
