@@ -6,6 +6,7 @@ by the linear forms of their exact scalars (`linear_form`).
 """
 
 from collections import Counter
+from collections.abc import Iterator
 
 from orderbook.views.calculus import (
     CONDITIONS,
@@ -107,9 +108,19 @@ def is_itself(condition: Scalar, then: Scalar, otherwise: Scalar) -> bool:
     return by_itself and otherwise == NULL and condition == not_null(then)
 
 
+def conjuncts(condition: Scalar) -> Iterator[Scalar]:
+    """The conditions that all have to hold."""
+    match condition:
+        case Apply("and", conditions):
+            for each in conditions:
+                yield from conjuncts(each)
+        case _:
+            yield condition
+
+
 def choose_condition(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
     """`choose` between two conditions, simplified where one is decided or both are one."""
-    if then == otherwise:
+    if {*conjuncts(then)} == {*conjuncts(otherwise)}:
         return then
     if then in (TRUE, FALSE) or otherwise in (TRUE, FALSE):
         return either(both(condition, then), both(negation(condition), otherwise))

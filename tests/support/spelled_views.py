@@ -53,7 +53,7 @@ def _numbered(partition: str, order: str) -> str:
 _BEST, _LAST = _numbered("", "price DESC"), _numbered("PARTITION BY symbol", "ts DESC")
 _RUNNING = "SELECT price, size, SUM(size) OVER (ORDER BY price, id) AS up_to FROM t WHERE side = 'sell'"
 _WITH_MEANS = (
-    "(SELECT price, AVG(price) OVER w AS m, STDDEV(price) OVER w AS s FROM t "
+    "(SELECT symbol, price, AVG(price) OVER w AS m, STDDEV(price) OVER w AS s FROM t "
     "WINDOW w AS (PARTITION BY symbol)) d"
 )
 _MOVING = "OVER (PARTITION BY symbol ORDER BY ts, id ROWS {} PRECEDING)"
@@ -379,6 +379,21 @@ FAMILIES: Mapping[str, Family] = {
             "ORDER BY price DESC, id LIMIT 3",
             f"SELECT symbol, fast - slow AS d FROM {_MEANS} ORDER BY ts DESC, id DESC LIMIT 1",
         ),
+    ),
+    "distances from what is aggregated": Family(
+        Cost.LOGARITHMIC,
+        (
+            "SELECT AVG(ABS(price - (SELECT AVG(price) FROM t))) AS d FROM t",
+            "SELECT SUM(ABS(price - (SELECT MEDIAN(price) FROM t)) * size) AS d FROM t",
+            "SELECT SUM(SIGN(price - m)) AS d FROM t, (SELECT MAX(price) AS m FROM t WHERE side = 'buy') b",
+            "SELECT SUM(CASE WHEN price > m THEN price - m ELSE m - price END) AS d FROM t, "
+            "(SELECT AVG(price) AS m FROM t) b",
+            "SELECT SUM(GREATEST(price - m, 0) * size) AS d FROM t, "
+            "(SELECT MIN(price) AS m FROM t WHERE side = 'sell') b",
+            f"SELECT symbol, SUM(LEAST(price - m, 0) * LEAST(price - m, 0)) AS d FROM {_WITH_MEANS} "
+            "GROUP BY symbol",
+        ),
+        ("declared", "nullable", "doubles"),
     ),
     "rows that follow others": Family(
         Cost.SLICE,

@@ -18,7 +18,7 @@ from orderbook.views.calculus import (
     product,
     scalar_variables,
 )
-from orderbook.views.conditions import FALSE, TRUE, both, comparison, condition_poly, negation
+from orderbook.views.conditions import FALSE, TRUE, both, comparison, condition_poly, is_condition, negation
 from orderbook.views.intervals import scalar_type
 from orderbook.views.simplify import folded
 from orderbook.views.types import Type
@@ -54,13 +54,21 @@ def has_neighbours(rows: Poly) -> bool:
 
 
 def _as_known(rows: Poly, scalar: Scalar) -> Scalar:
-    """The scalar where what it asks is decided by comparisons that all rows fulfil."""
-    said = [{Apply(f.op, (f.left, f.right)) for f in term if isinstance(f, Cmp)} for term in rows.terms]
+    """The scalar where what it asks is decided by conditions that all rows fulfil."""
+    said = [
+        {Apply(f.op, (f.left, f.right)) for f in term if isinstance(f, Cmp)}
+        | {f.scalar for f in term if isinstance(f, Val) and is_condition(f.scalar)}
+        for term in rows.terms
+    ]
     known: dict[Scalar, Scalar] = {}
-    for asked in set[Apply]().union(*said):
+    for asked in set[Scalar]().union(*said):
         if all(asked in one for one in said):
             known |= {asked: TRUE, negation(asked): FALSE}
-    return folded(map_scalar(scalar, lambda s: known.get(s, s))) if known else scalar
+    return _decided(scalar, known) if known else scalar
+
+
+def _decided(scalar: Scalar, known: Mapping[Scalar, Scalar]) -> Scalar:
+    return folded(map_scalar(scalar, lambda s: known.get(s, s)))
 
 
 _ZEROS = (Const(0), Const(0.0))
@@ -78,8 +86,14 @@ def _ways(scalar: Scalar, aggregates: frozenset[Var], types: Mapping[Var, Type])
             return [(TRUE, scalar)]
         return [
             (both(taken, way), value)
-            for taken, chosen in ((condition, then), (negation(condition), otherwise))
-            for way, value in _ways(chosen, aggregates, types)
+            for taken, truth, chosen in ((condition, TRUE, then), (negation(condition), FALSE, otherwise))
+            for way, value in _ways(_decided(chosen, {condition: truth}), aggregates, types)
+        ]
+    if scalar.op in ("abs", "sign"):
+        return [
+            (both(one, other), value)
+            for one, inner in _ways(scalar.args[0], aggregates, types)
+            for other, value in _by_sign(scalar.op, inner, types)
         ]
     if scalar.op in ("least", "greatest"):
         op = "<=" if scalar.op == "least" else ">="
@@ -96,8 +110,23 @@ def _ways(scalar: Scalar, aggregates: frozenset[Var], types: Mapping[Var, Type])
         for argument in scalar.args:
             own = _ways(argument, aggregates, types)
             found = [(both(taken, way), (*values, value)) for taken, values in found for way, value in own]
-        return [(taken, Apply(scalar.op, values)) for taken, values in found]
+        none = scalar.op == "*" and Const(0 if scalar_type(scalar, types).exact else 0.0)
+        return [
+            (taken, none if none and not {*values}.isdisjoint(_ZEROS) else Apply(scalar.op, values))
+            for taken, values in found
+        ]
     return [(TRUE, scalar)]
+
+
+def _by_sign(op: str, scalar: Scalar, types: Mapping[Var, Type]) -> Ways:
+    """What the absolute value of a scalar is, or its sign, below 0 and elsewhere."""
+    zero = Const(0 if scalar_type(scalar, types).exact else 0.0)
+    left, right = scalar.args if isinstance(scalar, Apply) and scalar.op == "-" else (scalar, zero)
+    if op == "sign":
+        return [(comparison(op, left, right), Const(sign)) for op, sign in ((">", 1), ("<", -1), ("=", 0))]
+    above = _compared(">=", left, right, types)
+    ways = (above, scalar), (negation(above), Apply("neg", (scalar,)))
+    return [(taken, value) for taken, value in ways if taken != FALSE]
 
 
 def _compared(op: str, left: Scalar, right: Scalar, types: Mapping[Var, Type]) -> Scalar:

@@ -37,13 +37,14 @@ from orderbook.views.conditions import (
     choose,
     comparison,
     condition_poly,
+    conjuncts,
     is_null,
     negation,
     not_null,
 )
 from orderbook.views.intervals import LARGEST_WITH_REST, Types, scalar_type
 from orderbook.views.names import apart_from
-from orderbook.views.translation.values import Names, Value, binders, conjuncts, keyed, own_variable, renamed
+from orderbook.views.translation.values import Names, Value, binders, keyed, own_variable, renamed
 from orderbook.views.types import BIGINT, DOUBLE, INT64_MAX
 
 

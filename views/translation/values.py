@@ -4,7 +4,7 @@ SQL's scalar functions on translated values become functions of the calculus, wi
 `Names` gives a translation its variables: fresh names, their types, and lifts that hold values.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import replace as replaced
 from decimal import Decimal
@@ -35,6 +35,7 @@ from orderbook.views.conditions import (
     both,
     choose,
     comparison,
+    conjuncts,
     either,
     is_condition,
     not_null,
@@ -617,16 +618,6 @@ def where_valid(value: Value) -> Value:
     while isinstance(scalar, Apply) and scalar.op == "if" and known.issuperset(conjuncts(scalar.args[0])):
         scalar = scalar.args[1]
     return replace(value, scalar=scalar)
-
-
-def conjuncts(condition: Scalar) -> Iterator[Scalar]:
-    """The conditions that all have to hold."""
-    match condition:
-        case Apply("and", conditions):
-            for each in conditions:
-                yield from conjuncts(each)
-        case _:
-            yield condition
 
 
 def keyed(key: Var, value: Value) -> Value:
