@@ -78,6 +78,7 @@ def test_a_run_tells_of_each_alert_once_over_a_restart(
     assert len(receiver.requests) == 3 and (tmp_path / "log" / "alerts" / "alerts.db").exists()
 
 
+@pytest.mark.sampled(2)
 def test_alerts_are_listed_acknowledged_and_silenced_while_it_runs(
     orderbook: Program, tmp_path: Path, receiver: Receiver
 ) -> None:

@@ -301,6 +301,7 @@ def test_a_line_of_json_that_is_no_change(orderbook: Program, tmp_path: Path) ->
     assert "X-USD volume=8 orders=2" in result.out
 
 
+@pytest.mark.sampled(2)
 def test_check_says_fine_only_where_all_is(
     orderbook: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

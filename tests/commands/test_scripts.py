@@ -160,6 +160,7 @@ def test_shells_complete_commands_and_options(shell: str) -> None:
         assert expected in shown
 
 
+@pytest.mark.sampled(2)
 def test_the_document_is_true(orderbook: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (PROJECT / "docs" / "scripts.md").read_text()

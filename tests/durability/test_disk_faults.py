@@ -177,6 +177,7 @@ def test_a_job_that_cannot_be_written_is_none_and_can_be_repeated(
     assert refusals > 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("error", "lasting"), [(errno.ENOSPC, True), (errno.EIO, False)])
 def test_a_report_that_cannot_be_written_leaves_the_job(
     tmp_path: Path, history: Path, error: int, lasting: bool, request: pytest.FixtureRequest

@@ -54,6 +54,7 @@ def test_loops_are_ordered_by_what_was_measured() -> None:
     assert chosen != otherwise
 
 
+@pytest.mark.sampled(2)
 def test_a_replanned_engine_goes_on_as_before() -> None:
     program = orderbook.compile(JOIN)
     late, early = engines = [orderbook.Engine(program, backend) for backend in ("numba", "interpreter")]

@@ -197,6 +197,7 @@ def test_filters_reach_the_readers_where_the_user_lets_them(users: SparkSession,
     ]
 
 
+@pytest.mark.sampled(2)
 def test_a_stream_of_files_gives_the_changes_that_a_history_has(
     users: SparkSession, records: Path, tmp_path: Path, plain: str
 ) -> None:
@@ -509,6 +510,7 @@ def test_the_notebook_of_the_documents_runs(
     names["daily"].unpersist()
 
 
+@pytest.mark.sampled(4)
 def test_workers_are_of_the_python_that_the_program_is_of(records: Path, job: Job, tmp_path: Path) -> None:
     """Where `python3` on the path is another, and PYSPARK_PYTHON is not set."""
     for name, when, then in (

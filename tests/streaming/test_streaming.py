@@ -187,6 +187,7 @@ def test_rows_after_their_epoch_are_dead(recorded: Recorded, tmp_path: Path) -> 
     assert set(dead.select("stamp", "switch", "sequence").rows()) == versions
 
 
+@pytest.mark.sampled(2)
 def test_a_full_node_gets_the_end_of_an_epoch(recorded: Recorded, tmp_path: Path) -> None:
     job = settings(tmp_path / "job", 1)
     program = job.program.compiled()

@@ -81,7 +81,8 @@ def test_a_query_too_large_is_refused_where_it_stands(
         compile_views(sql)
 
 
-def test_the_refusal_names_the_view_at_fault() -> None:
+def test_the_refusal_names_the_view_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (MOST_STEPS // 10,))
     texts = {
         "tables.sql": TABLES,
         "small.sql": "CREATE VIEW small AS SELECT COUNT(*) AS n FROM t0",
@@ -136,6 +137,7 @@ def test_bars_of_streams_without_declarations_take_few_steps(
     assert max(terms) <= 4
 
 
+@pytest.mark.sampled(2)
 def test_what_is_too_large_compiles_over_the_matches_of_one_row() -> None:
     """As docs/sql.md has it; with late rows, NULLs and deletions, against DuckDB over the rows themselves."""
     found = re.search(r"### Views that are too large.*?```sql\n(.*?)```", TEXT, re.DOTALL)
