@@ -110,9 +110,9 @@ def _ways(scalar: Scalar, aggregates: frozenset[Var], types: Mapping[Var, Type])
         for argument in scalar.args:
             own = _ways(argument, aggregates, types)
             found = [(both(taken, way), (*values, value)) for taken, values in found for way, value in own]
-        none = scalar.op == "*" and Const(0 if scalar_type(scalar, types).exact else 0.0)
+        zero = Const(0 if scalar_type(scalar, types).exact else 0.0)
         return [
-            (taken, none if none and not {*values}.isdisjoint(_ZEROS) else Apply(scalar.op, values))
+            (taken, zero if scalar.op == "*" and {*values} & {*_ZEROS} else Apply(scalar.op, values))
             for taken, values in found
         ]
     return [(TRUE, scalar)]
@@ -123,7 +123,8 @@ def _by_sign(op: str, scalar: Scalar, types: Mapping[Var, Type]) -> Ways:
     zero = Const(0 if scalar_type(scalar, types).exact else 0.0)
     left, right = scalar.args if isinstance(scalar, Apply) and scalar.op == "-" else (scalar, zero)
     if op == "sign":
-        return [(comparison(op, left, right), Const(sign)) for op, sign in ((">", 1), ("<", -1), ("=", 0))]
+        signs = (">", 1), ("<", -1), ("=", 0)
+        return [(comparison(asked, left, right), Const(sign)) for asked, sign in signs]
     above = _compared(">=", left, right, types)
     ways = (above, scalar), (negation(above), Apply("neg", (scalar,)))
     return [(taken, value) for taken, value in ways if taken != FALSE]
