@@ -11,12 +11,11 @@ from itertools import groupby
 from llvmlite import ir
 from numba import types
 
-from orderbook.core.jit import jit
+from orderbook.core.jit import jit, primitive
 from orderbook.engine.generate.expressions import Code
 from orderbook.engine.generate.pipelines import Sum, sums_of
 from orderbook.engine.generate.state_layout import MEASURES
 from orderbook.engine.generate.writes import Writes
-from orderbook.engine.maps.memory import primitive
 from orderbook.engine.plan.steps import Plan, StatementPlan
 
 

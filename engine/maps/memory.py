@@ -19,7 +19,7 @@ from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, config
 
-from orderbook.core.jit import primitive as primitive
+from orderbook.core.jit import primitive
 from orderbook.core.native_code import INTEGER, python_callable
 
 WORD = ir.IntType(64)

@@ -4,7 +4,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from orderbook.engine.maps.memory import MASK64, WORD, _load, _store, pointer, primitive, signed
+from orderbook.core.jit import primitive
+from orderbook.engine.maps.memory import MASK64, WORD, _load, _store, pointer, signed
 
 _FOUR = ir.VectorType(WORD, 4)
 

@@ -21,10 +21,10 @@ quotient is one (Granlund and Montgomery 1994, sections 9 and 4).
 from llvmlite import ir
 from numba import types
 
-from orderbook.core.jit import exported, jit
+from orderbook.core.jit import exported, jit, primitive
 from orderbook.core.native_types import WIDE as WIDE_WORD
 from orderbook.core.native_types import Int128
-from orderbook.engine.maps.memory import WORD, _load, load, pointer, primitive, signed, store
+from orderbook.engine.maps.memory import WORD, _load, load, pointer, signed, store
 from orderbook.engine.maps.store_layout import (
     COLUMN_KINDS,
     COLUMNS,

@@ -11,8 +11,9 @@ from llvmlite import ir
 from numba import types
 from numba.core.errors import TypingError
 
+from orderbook.core.jit import primitive
 from orderbook.core.native_types import WIDE, Int128
-from orderbook.engine.maps.memory import WORD, _load, _store, pointer, primitive, signed
+from orderbook.engine.maps.memory import WORD, _load, _store, pointer, signed
 from orderbook.engine.maps.store_layout import GAP_ROOM
 from orderbook.engine.maps.wide_numbers import _load_apart, wrapped
 

@@ -10,8 +10,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import overload
 
+from orderbook.core.jit import primitive
 from orderbook.core.native_types import SUBSTITUTES, Int128
-from orderbook.engine.maps.memory import DOUBLE, WORD, primitive
+from orderbook.engine.maps.memory import DOUBLE, WORD
 from orderbook.engine.maps.wide_numbers import BIT, wide
 from orderbook.views.scalars import integers
 

@@ -22,6 +22,7 @@ from numba.core.imputils import lower_builtin, lower_cast
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import box, models, overload, register_model
 
+from orderbook.core.jit import primitive
 from orderbook.core.native_types import SUBSTITUTES, WIDE, Int128, Int128Type
 from orderbook.engine.maps.memory import (
     DOUBLE,
@@ -30,7 +31,6 @@ from orderbook.engine.maps.memory import (
     _load_double,
     _store_double,
     pointer,
-    primitive,
     signed,
 )
 from orderbook.engine.maps.memory import _load as load_word

@@ -68,6 +68,7 @@ def _as_known(rows: Poly, scalar: Scalar) -> Scalar:
 
 
 def _decided(scalar: Scalar, known: Mapping[Scalar, Scalar]) -> Scalar:
+    """The scalar where these conditions are known."""
     return folded(map_scalar(scalar, lambda s: known.get(s, s)))
 
 
