@@ -29,6 +29,8 @@ CASES = (
 )
 # Each probability model, of a power with n = 2.
 MODELS = tuple(Case("exchange", queue, 1, 20) for queue in ("power", "power2", "power3", "log", "log2"))
+# Latencies that were recorded: of the feed's messages, four times as long.
+RECORDED = tuple(Case("exchange", "back", 1, life, True) for life in (1, 20))
 CAPTURES = ("usdm_btcusdt_20240808.gz", "spot_btcusdt_20240808.gz")
 _KINDS = ("same", "other time", "other price", "other lots", "only ours", "only theirs")
 _COLUMNS = [
@@ -40,6 +42,7 @@ _COLUMNS = [
 def main(
     python: str = typer.Option(..., help="A Python that has hftbacktest."),
     models: bool = typer.Option(False, help="The probability models, without speeds."),
+    recorded: bool = typer.Option(False, help="Recorded latencies, without speeds."),
     quick: bool = typer.Option(False, help="The first two cases, of the smaller capture."),
     runs: int = typer.Option(5, help="Runs of each side for the speeds."),
     folder: Path | None = typer.Option(None, help="Where jobs and fills stay; without it they go."),
@@ -49,7 +52,7 @@ def main(
     if not data.is_dir():
         raise SystemExit(f"{data} is absent; name the folder of the captures in ORDERBOOK_DATA")
     captures = CAPTURES[1:] if quick else CAPTURES
-    cases: Sequence[Case] = MODELS if models else CASES[:2] if quick else CASES
+    cases: Sequence[Case] = RECORDED if recorded else MODELS if models else CASES[:2] if quick else CASES
     with tempfile.TemporaryDirectory(prefix="orderbook-hftbacktest-") as name, Theirs(python) as theirs:
         benches = [Bench(data / capture, folder or Path(name), theirs) for capture in captures]
         for bench in benches:
@@ -63,7 +66,7 @@ def main(
             table(f"{bench.folder.name}: post-only orders", _COLUMNS, resting)
             table(f"{bench.folder.name}: IOC and market orders", _COLUMNS, taking)
         columns = ["a run, CPU s", "events", "ours", "theirs", "ratio", "events/s, ours", "theirs"]
-        if models:
+        if models or recorded:
             return
         timed = [case for case in cases if (case.order, case.queue, case.lots) == ("exchange", "back", 1)]
         table("speed", columns, [speed_row(bench, case, runs) for bench in benches for case in timed])

@@ -7,20 +7,25 @@ from pathlib import Path
 
 import numpy as np
 
+from orderbook.feeds.files.binance_capture import BinanceCaptureSource
 from orderbook.jobs.job import open_job
+from orderbook.market.events import Flag
+from orderbook.strategies.execution.recorded_delays import order_delays
 
-from .hftbacktest_data import Market, Order, hftbacktest_rows, read_market
+from .hftbacktest_data import LATENCY, Market, Order, hftbacktest_rows, read_market
 from .hftbacktest_fills import Fills, Theirs, fills_of, noted_fills, orders_of
 from .hftbacktest_schedule import KINDS
 
 LATENCY_MS = 10
+# How many times as long as messages of the feed orders take, where latencies are recorded.
+_SLOWER = 2.0
 _CONFIGURATION = """
 [run]
 views = ["touch"]
 strategies = ["benchmarks.hftbacktest_schedule:Scheduled"]
 [simulation]
-order_latency = "{latency}ms"
-response_latency = "{latency}ms"
+order_latency = {latency}
+response_latency = {latency}
 queue = "{queue}"
 [strategies.scheduled]
 volume = {volume}
@@ -30,15 +35,18 @@ life = {life}
 
 @dataclass(frozen=True)
 class Case:
-    """The order of messages, the queue model, lots of an order, and how many moments it rests."""
+    """The order of messages, the queue model, lots of an order, how many moments it rests, and whether
+    latencies are constant."""
 
     order: Order
     queue: str
     lots: int
     life: int
+    recorded: bool = False
 
     def __str__(self) -> str:
-        return f"{self.order}, {self.queue}, {self.lots:,}, {self.life / 4:g} s"
+        text = f"{self.order}, {self.queue}, {self.lots:,}, {self.life / 4:g} s"
+        return f"{text}, recorded latency" if self.recorded else text
 
 
 class Bench:
@@ -61,7 +69,8 @@ class Bench:
         """The configuration of a case."""
         path = self._place(case, "toml")
         volume = f"{self.market(case.order).instrument.lot * case.lots:f}"
-        text = _CONFIGURATION.format(latency=LATENCY_MS, queue=case.queue, volume=volume, life=case.life)
+        latency = f'{{ files = ["{self._latencies().name}"] }}' if case.recorded else f'"{LATENCY_MS}ms"'
+        text = _CONFIGURATION.format(latency=latency, queue=case.queue, volume=volume, life=case.life)
         path.write_text(text)
         return path
 
@@ -89,10 +98,29 @@ class Bench:
             "data": str(self.folder / f"{case.order}.npy"),
             "orders": str(self._place(case, "orders.npy")),
             "fills": str(fills), "tick": float(instrument.tick), "lot": float(instrument.lot),
-            "latency": LATENCY_MS * 10**6, "queue": case.queue, "life": case.life, "kinds": len(KINDS),
+            "latency": LATENCY_MS * 10**6,
+            "latencies": str(self._latencies()) if case.recorded else None,
+            "queue": case.queue, "life": case.life, "kinds": len(KINDS),
             "watch": watch,
         })  # fmt: skip
         return noted_fills(fills), seconds
 
     def _place(self, case: Case, suffix: str) -> Path:
-        return self.folder / f"{case.order}-{case.queue}-{case.lots}-{case.life}.{suffix}"
+        kind = "-recorded" if case.recorded else ""
+        return self.folder / f"{case.order}-{case.queue}-{case.lots}-{case.life}{kind}.{suffix}"
+
+    def _latencies(self) -> Path:
+        """The file of latencies of orders, as hftbacktest takes it: of the capture's messages, by the clocks
+        of `Market`."""
+        path = self.folder / "latencies.npz"
+        if not path.exists():
+            events = np.concatenate([batch.copy() for batch in BinanceCaptureSource(self._path)])
+            events = events[(events["exchange_time"] > 0) & (events["flags"] & Flag.SNAPSHOT == 0)]
+            # The receiver's clock is behind.
+            feed = events["receive_time"] - events["exchange_time"]
+            received = events["exchange_time"] + feed - feed.min()
+            found = order_delays(received, events["exchange_time"], 10**9, (_SLOWER, _SLOWER), 0)
+            rows = np.zeros(len(found.requests), LATENCY)
+            rows["req_ts"], rows["exch_ts"], rows["resp_ts"] = found[:3]
+            np.savez(path, data=rows)
+        return path

@@ -26,6 +26,8 @@ ROW = np.dtype(
     ],
     align=True,
 )  # fmt: skip
+# hftbacktest's latencies of orders, `data` of its files of these.
+LATENCY = np.dtype([(name, "i8") for name in ("req_ts", "exch_ts", "resp_ts", "_padding")])
 _DEPTH, _TRADE = 1, 2
 _EXCHANGE, _LOCAL, _BUY, _SELL = 1 << 31, 1 << 30, 1 << 29, 1 << 28
 

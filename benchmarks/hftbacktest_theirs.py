@@ -3,7 +3,8 @@
     PYTHON -P benchmarks/hftbacktest_theirs.py < requests
 
 A request is a line of JSON: {"data": file, "orders": file, "fills": file to write, "tick", "lot",
-"latency": ns each way, "queue": as in a configuration, "life", "kinds", "watch"}. It is answered by a
+"latency": ns each way, "latencies": a file of these instead, or null,
+"queue": as in a configuration, "life", "kinds", "watch"}. It is answered by a
 line: CPU seconds of the run. `data` is an array of hftbacktest's events, `orders` int64[n, 6]: time, id, side
 (1 or -1), ticks (0: a market order), lots, kind; `fills` int64[m, 4]: id, time at the exchange, ticks, lots.
 Without "watch" fills are noted when orders are sent only, which is faster.
@@ -103,12 +104,15 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         BacktestAsset()
         .data([data])
         .linear_asset(1.0)
-        .constant_order_latency(latency, latency)
         .partial_fill_exchange()
         .trading_value_fee_model(0.0, 0.0)
         .tick_size(request["tick"])
         .lot_size(request["lot"])
     )
+    if request["latencies"] is None:
+        asset = asset.constant_order_latency(latency, latency)
+    else:
+        asset = asset.intp_order_latency([request["latencies"]])
     queues = {
         "back": (asset.risk_adverse_queue_model, ()), "proportional": (asset.power_prob_queue_model, (1.0,)),
         "power": (asset.power_prob_queue_model, (2.0,)), "power2": (asset.power_prob_queue_model2, (2.0,)),

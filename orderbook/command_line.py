@@ -542,6 +542,29 @@ def replan(
 
 
 @app.command()
+def latencies(
+    source: Sources,
+    out: Annotated[Path, typer.Option("--out", help="The file, .csv or .parquet.", metavar="FILE")],
+    every: Annotated[
+        str, typer.Option("--every", help="A row in so long a time, by its last message.", metavar="TIME")
+    ] = "1s",
+    order: Annotated[
+        float, typer.Option("--order", min=0, help="Orders take so many times as long as messages.")
+    ] = 1,
+    response: Annotated[
+        float, typer.Option("--response", min=0, help="Responses take so many times as long.")
+    ] = 1,
+    least: Annotated[
+        str, typer.Option("--least", help="The least latency, where the receiver's clock was behind.")
+    ] = "0ms",
+) -> None:
+    """Write a file of latencies, for [simulation], from how long messages of recordings took."""
+    from orderbook.commands.latencies import latencies as command
+
+    command(source, out, every, order, response, least)
+
+
+@app.command()
 def explain(
     view: Annotated[
         str, typer.Argument(help="A view, a .sql file, FILE.sql:VIEW, or a strategy MODULE:CLASS.")

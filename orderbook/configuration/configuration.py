@@ -264,14 +264,14 @@ class Configuration(Section):
 
     @property
     def trading(self) -> TradingOptions:
-        """All that decides what becomes of orders."""
-        return TradingOptions(self.simulation, self.risk)
+        """All that decides what becomes of orders. Raises ConfigurationError for files of latencies."""
+        return TradingOptions(self.simulation.loaded(), self.risk)
 
     @property
     def live_trading(self) -> TradingOptions:
         """The same of a run, and of what is made of its log: with the order gateways."""
         venues = tuple(venue for venue, one in self.execution.items() if one.mode != "off")
-        return TradingOptions(self.simulation, self.risk, venues)
+        return TradingOptions(self.simulation.loaded(), self.risk, venues)
 
     def with_run(self, **options: object) -> "Configuration":
         """The same with other options of `run`."""
@@ -516,6 +516,7 @@ def _anchored(configuration: Configuration, folder: Path) -> Configuration:
         update={
             "run": run.model_copy(update={"views": names}),
             "views": views.model_copy(update={"paths": tuple(folder / path for path in views.paths)}),
+            "simulation": configuration.simulation.anchored(folder),
             "feeds": feeds,
             "engine": engine.model_copy(
                 update={

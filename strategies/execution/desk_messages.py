@@ -286,8 +286,19 @@ def _send(address: int, request: Record, now: int, first: int, time: int) -> Non
     lots = request.volume // own.lot_scale if request.volume != UNCHANGED else 0
     ticks = 0 if market else request.price // own.tick_scale
     account.numbers += 1
-    delay = drawn(account.feed, account.feed_count, account.feed_key, request.id, account.numbers)
-    delay += drawn(account.orders, account.orders_count, account.orders_key, request.id, account.numbers)
+    delay = drawn(
+        account.feed,
+        account.feed_count,
+        account.feed_key,
+        account.feed_timed,
+        request.id,
+        account.numbers,
+        now,
+    )
+    delay += drawn(
+        account.orders, account.orders_count, account.orders_key, account.orders_timed, request.id,
+        account.numbers, now + delay,
+    )  # fmt: skip
     # With a table of delays, none of which is 0 or all of which are.
     at_once = 1 if account.at_once else 0
     order = 0

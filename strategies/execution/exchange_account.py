@@ -164,7 +164,7 @@ class ExchangeAccount:
         row["stop_by"] = STOP_BY.index(options.stop_by)
         row["at_once"] = delays["orders"].zero and delays["feed"].zero
         for name, own in delays.items():
-            row[name], row[f"{name}_count"], row[f"{name}_key"] = own.words
+            row[name], row[f"{name}_count"], row[f"{name}_key"], row[f"{name}_timed"] = own.words
         row["sessions"], row["sessions_count"] = self._sessions.words
         self.address = int(self._accounts.ctypes.data)
         weakref.finalize(self, _release, self._accounts, self._boards)

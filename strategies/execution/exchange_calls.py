@@ -31,10 +31,10 @@ _TAKEN = offset_of(ACCOUNT, "taken")
 _REPORT_BYTES, _FILL_BYTES = REPORT.itemsize, FILL.itemsize
 
 
-@called_with("iiiii")
-def delay_of(delays: int, count: int, key: int, order_id: int, number: int) -> int:
+@called_with("iiiiiii")
+def delay_of(delays: int, count: int, key: int, timed: int, order_id: int, number: int, time: int) -> int:
     """See `drawn`."""
-    delay: int = drawn(delays, count, key, order_id, number)
+    delay: int = drawn(delays, count, key, timed, order_id, number, time)
     return delay
 
 

@@ -78,8 +78,9 @@ def vector(name: str) -> list[tuple[str, str]]:
 
 
 def delays(name: str) -> list[tuple[str, str]]:
-    """The words of delays: where they are, ns, all as likely; how many; what they are drawn by."""
-    return [(name, "i8"), (f"{name}_count", "i8"), (f"{name}_key", "i8")]
+    """The words of delays: where they are, ns; how many; what they are drawn by, all as likely; and whether
+    they are pairs of a time and a delay instead, between which it changes evenly."""
+    return [(name, "i8"), (f"{name}_count", "i8"), (f"{name}_key", "i8"), (f"{name}_timed", "i8")]
 
 
 # Vectors of which the first item is number 0 have `count` of them. The first four have all of its orders.

@@ -37,8 +37,32 @@ _VECTOR_BYTES = 32
 
 
 @jit()
-def drawn(delays: int, count: int, key: int, order_id: int, number: int) -> int:
-    """One of int64[count] delays at an address: that of the message of a number, which is about an order."""
+def _delay_at(rows: int, count: int, time: int) -> int:
+    """The delay at a time, by int64[count, 2] at an address: times, rising, and delays, as hftbacktest's
+    `IntpOrderLatency` has it."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if load(rows + _PAIR_BYTES * middle) <= time:
+            low = middle + 1
+        else:
+            high = middle
+    here = rows + _PAIR_BYTES * max(low - 1, 0)
+    delay: int = load(here + 8)
+    if low == 0 or low == count:
+        return delay
+    before, after = load(here), load(here + _PAIR_BYTES)
+    slope = float(load(here + _PAIR_BYTES + 8) - delay) / float(after - before)
+    return delay + int(slope * float(time - before))
+
+
+@jit()
+def drawn(delays: int, count: int, key: int, timed: int, order_id: int, number: int, time: int) -> int:
+    """How long a message of a number, which is about an order, takes that is sent at a time: one of
+    int64[count] delays at an address, or where these are timed by `_delay_at`."""
+    if timed != 0:
+        delay_then: int = _delay_at(delays, count, time)
+        return delay_then
     share = high_bits(mix(mix(key, order_id), number), 33) if count > 1 else 0
     delay: int = load(delays + 8 * (share * count >> 31))
     return delay
@@ -51,8 +75,9 @@ def send_report(board: Record, order: Record, time: int, fills: int, modified: i
     if account.instant == 0:
         account.numbers += 1
         delay = drawn(
-            account.responses, account.responses_count, account.responses_key, order.id, account.numbers
-        )
+            account.responses, account.responses_count, account.responses_key, account.responses_timed,
+            order.id, account.numbers, time,
+        )  # fmt: skip
         due = max(time + delay, account.last_due)
         account.last_due = due
     if account.reports_first == account.reports_count:

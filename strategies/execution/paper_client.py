@@ -96,7 +96,7 @@ class PaperClient:
         self._arrives_at_once = self._to.zero and self._feed.zero
         # How long a message takes, where that is always the same.
         self._varies = not (self._to.constant and self._feed.constant)
-        self._delay = self._feed.of(0, 0) + self._to.of(0, 0)
+        self._delay = self._feed.of(0, 0, 0) + self._to.of(0, 0, 0)
         self._instant = self._arrives_at_once and back.zero
         self._exchange: ExchangeAccount | None = None
         if books is not None:
@@ -494,7 +494,8 @@ class PaperClient:
             self.stirred.add(index)
         number, arrival = self._exchange.next_number(), now + self._delay
         if self._varies:
-            arrival = now + self._feed.of(order_id, number) + self._to.of(order_id, number)
+            seen = now + self._feed.of(order_id, number, now)
+            arrival = seen + self._to.of(order_id, number, seen)
         self._exchange.send(
             kind, index, order_id, arrival, self._arrives_at_once,
             order=order, lots=lots, limit=limit, stop=stop, reason=reason,

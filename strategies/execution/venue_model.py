@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
+from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Any, Literal
 
@@ -21,9 +22,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from orderbook.core.errors import UserError
-from orderbook.core.options import Duration, Real, Section
+from orderbook.core.options import Duration, File, Real, Section
 from orderbook.core.units import delay
 from orderbook.strategies.execution.exchange_calls import delay_of, is_open
+from orderbook.strategies.execution.recorded_delays import DelayTable, read_delays
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
@@ -45,15 +47,27 @@ class LognormalDelay(Section):
     sigma: Annotated[Real, Field(ge=0, le=10)]
 
 
+class RecordedDelay(Section):
+    """Delays that were measured, in `files` of hftbacktest's columns; see `recorded_delays`."""
+
+    files: Annotated[tuple[File, ...], Field(strict=False, min_length=1)]
+
+
 def _latency(value: Any) -> "Latency":
-    if isinstance(value, LognormalDelay):
+    if isinstance(value, LognormalDelay | RecordedDelay | DelayTable):
         return value
     if isinstance(value, Mapping):
-        return LognormalDelay.model_validate(value)
+        return (RecordedDelay if "files" in value else LognormalDelay).model_validate(value)
     times = [value] if isinstance(value, str) else value
     if not isinstance(times, list | tuple) or not times or not all(map(_is_delay, times)):
         raise PydanticCustomError("latency", 'a time such as "5ms" or "0ms", an array of times, or a table')
     return value if isinstance(value, str) else tuple(times)
+
+
+def _not_recorded(value: "Latency") -> "Latency":
+    if isinstance(value, RecordedDelay | DelayTable):
+        raise PydanticCustomError("latency", "a time, an array of times, or a distribution: no files")
+    return value
 
 
 def _is_delay(value: Any) -> bool:
@@ -63,7 +77,7 @@ def _is_delay(value: Any) -> bool:
         return False
 
 
-Latency = str | tuple[str, ...] | LognormalDelay
+Latency = str | tuple[str, ...] | LognormalDelay | RecordedDelay | DelayTable
 _Latency = Annotated[Any, PlainValidator(_latency)]
 
 
@@ -120,7 +134,8 @@ class SimulationOptions(Section):
 
     `order_latency`: from a strategy to the exchange; `response_latency`: back; `feed_latency`: how much
     later than it was received a strategy sees a message. Each is a time, an array of times one of which is
-    drawn, or a lognormal distribution; what is drawn follows from `seed`. `queue`: what leaves a price level
+    drawn, or a lognormal distribution; what is drawn follows from `seed`. Those of orders and responses may
+    be in files, too, of which `loaded` has the tables. `queue`: what leaves a price level
     of an L2 book without a trade is "back", behind every order, "proportional", ahead and behind alike, or by
     one of hftbacktest's probability models, those of a power with `queue_power`.
     `stop_by`: what reaches stops: the prices of trades, the price that a market order would take from, or the
@@ -129,13 +144,31 @@ class SimulationOptions(Section):
 
     order_latency: _Latency = "0ms"
     response_latency: _Latency = "0ms"
-    feed_latency: _Latency = "0ms"
+    feed_latency: Annotated[_Latency, AfterValidator(_not_recorded)] = "0ms"
     seed: int = 0
     queue: Literal["back", "proportional", "power", "power2", "power3", "log", "log2", "square"] = "back"
     queue_power: Annotated[Real, Field(gt=0, le=100)] = 2.0
     stop_by: Literal["trade", "touch", "mark"] = "trade"
     sessions: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_ordered)] = ()
     fees: VenueFees = Field(default_factory=VenueFees)
+
+    def anchored(self, folder: Path) -> "SimulationOptions":
+        """With relative paths of latencies relative to a folder."""
+        own = {name: one for name in _RECORDED if isinstance(one := getattr(self, name), RecordedDelay)}
+        update = {
+            name: RecordedDelay(files=tuple(folder / path for path in one.files)) for name, one in own.items()
+        }
+        return self.model_copy(update=update)
+
+    def loaded(self) -> "SimulationOptions":
+        """With the tables of latencies that are in files. Raises ConfigurationError as `read_delays` does."""
+        own = {name: one for name in _RECORDED if isinstance(one := getattr(self, name), RecordedDelay)}
+        update = {name: read_delays(one.files)[_RECORDED.index(name)] for name, one in own.items()}
+        return self.model_copy(update=update)
+
+
+# In the order of what `read_delays` gives.
+_RECORDED = ("order_latency", "response_latency")
 
 
 class RiskLimits(Section):
@@ -193,34 +226,40 @@ class Delays:
     """
 
     def __init__(self, option: Latency, seed: int, line: str, kind: str) -> None:
-        delays = _delays_of(option)
-        # What is always the same need not be drawn.
-        self._table = np.array(delays if len(set(delays)) > 1 else delays[:1], np.int64)
+        self._timed = isinstance(option, DelayTable)
+        if isinstance(option, DelayTable):
+            self._table = option.rows
+        else:
+            assert not isinstance(option, RecordedDelay), option
+            delays = _delays_of(option)
+            # What is always the same need not be drawn.
+            self._table = np.array(delays if len(set(delays)) > 1 else delays[:1], np.int64)
         digest = blake2b(f"{seed}\x1f{line}\x1f{kind}".encode(), digest_size=8).digest()
         self.words = (
             int(self._table.ctypes.data),
             len(self._table),
             int.from_bytes(digest, "big", signed=True),
+            int(self._timed),
         )
 
     @property
     def zero(self) -> bool:
         """Whether there is never any."""
-        return not self._table.any()
+        return not self._timed and not self._table.any()
 
     @property
     def constant(self) -> bool:
         """Whether it is always the same."""
-        return len(self._table) == 1
+        return not self._timed and len(self._table) == 1
 
-    def of(self, order_id: int, number: int) -> int:
-        """The delay of the message of this number, which is about an order."""
+    def of(self, order_id: int, number: int, time: int) -> int:
+        """The delay of the message of this number, which is about an order and sent at a time."""
         if self.constant:
             return int(self._table[0])
-        return int(delay_of(*self.words, order_id, number))
+        return int(delay_of(*self.words, order_id, number, time))
 
 
-def _delays_of(option: Latency) -> list[int]:
+def _delays_of(option: str | tuple[str, ...] | LognormalDelay) -> list[int]:
     """All delays, each as likely as another, from the least on."""
     if isinstance(option, str):
         return [delay(option)]

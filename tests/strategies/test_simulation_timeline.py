@@ -68,7 +68,7 @@ def test_what_is_sent_later_does_not_arrive_earlier() -> None:
     options = trading(order_latency=["1ns", "50ns"], seed=3)
     drawn = Delays(options.simulation.order_latency, 3, "S", "order")
     exchange = Exchange(bid(1, MIDDLE, 4), ask(2, MIDDLE + 1, 5), options=options)
-    while drawn.of(exchange.placed + 1, exchange.placed + 1) == 1:
+    while drawn.of(exchange.placed + 1, exchange.placed + 1, 0) == 1:
         exchange.place("buy", 1, MIDDLE - 1)
     exchange.place("buy", 1, MIDDLE)
     exchange.cancel(exchange.placed)
@@ -205,12 +205,12 @@ def going_on(exchange: Exchange, steps: Steps, flow: Flow, twin: Exchange) -> li
 def test_delays_are_drawn_as_configured_and_again_alike(option: Any) -> None:
     latency = trading(order_latency=option).simulation.order_latency
     first, again, other = (Delays(latency, seed, "S[AAA]", "order") for seed in (1, 1, 2))
-    drawn = [first.of(n, n) for n in range(3_000)]
-    assert drawn == [again.of(n, n) for n in range(3_000)]
+    drawn = [first.of(n, n, 0) for n in range(3_000)]
+    assert drawn == [again.of(n, n, 0) for n in range(3_000)]
     if option == "3ms":
         assert set(drawn) == {3_000_000}
         return
-    assert drawn != [other.of(n, n) for n in range(3_000)]
+    assert drawn != [other.of(n, n, 0) for n in range(3_000)]
     if isinstance(option, list):
         assert {n: drawn.count(n) // 100 for n in set(drawn)} == pytest.approx(
             {10**6: 10, 2 * 10**6: 10, 9 * 10**6: 10}, abs=1

@@ -3,11 +3,13 @@
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 from simulation_support import trading
 
 import orderbook
 from orderbook.market.instruments import Instrument, Instruments
+from orderbook.strategies.execution.recorded_delays import DelayTable
 from orderbook.strategies.runner import Runner
 from orderbook.views.library import packaged_views
 
@@ -16,6 +18,8 @@ PROGRAM = orderbook.compile((packaged_views() / "touch.sql").read_text())
 APART = Instruments(
     [Instrument("X", name, name.lower(), Decimal("0.01"), Decimal("0.1")) for name in ("AAA", "BBB", "CCC")]
 )
+# Measured delays, also below 0, of the first half second of `erratic_feed`.
+WAVES = DelayTable(np.arange(0, 5 * 10**8, 7 * 10**6), np.arange(72) % 5 * 3 * 10**6 - 10**6)
 OPTIONS = {
     "at once": trading(),
     "late": trading(order_latency="3ms", response_latency="2ms", feed_latency="1ms"),
@@ -23,7 +27,9 @@ OPTIONS = {
         order_latency=["0ms", "2ms", "9ms"], response_latency={"median": "3ms", "sigma": 1},
         queue="proportional", fees={"maker": -1, "taker": 4},
     ),
-    "limited": trading({"max_position": 4}, response_latency="4ms"),
+    "limited, recorded": trading(
+        {"max_position": 4}, order_latency=WAVES, response_latency=WAVES, feed_latency="1ms"
+    ),
     "drawn down": trading(
         {"max_drawdown": Decimal("0.08"), "max_notional": Decimal(500)},
         response_latency="2ms", fees={"maker": -1, "taker": 4},
