@@ -1,8 +1,9 @@
 """Latencies that were measured, as hftbacktest's `IntpOrderLatency` takes them: in files, and as tables.
 
 A row is a request: when it was sent (`req_ts`, by the strategy's clock), when the exchange took it
-(`exch_ts`, by the exchange's) and when its answer came (`resp_ts`), ns since 1970. Between two rows a delay is on the
-line through both, in doubles and cut to ns as there; before the first and from the last on it is theirs.
+(`exch_ts`, by the exchange's) and when its answer came (`resp_ts`), ns since 1970. Between two rows a delay
+is on the line through both, in doubles and cut to ns as there; before the first and from the last on it is
+theirs.
 """
 
 from collections.abc import Sequence
