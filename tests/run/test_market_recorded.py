@@ -290,7 +290,9 @@ def test_a_view_that_is_added_has_what_was_before_it(name: str, shared_data: Pat
     merger = Merger([open_source(str(shared_data / RECORDING))])
     events = np.concatenate([item for item in merger if isinstance(item, np.ndarray)])[:EVENTS]
     events["flags"] |= int(Flag.LAST)
-    given = PARAMETERS | {"iceberg_ratio": 0.5, "iceberg_fills": 1, "spoof_value": 10_000}
+    iceberg = {"iceberg_ratio": 0.5, "iceberg_fills": 1, "iceberg_refills": 0}
+    spoof = dict.fromkeys(("spoof_life", "spoof_leave", "filled_within"), "1 minute")
+    given = PARAMETERS | iceberg | spoof | {"spoof_value": 5_000, "spoof_ratio": 1}
     own = {one.name for file in files(name) for one in described(file).parameters}
     parameters = {key: value for key, value in given.items() if key in own}
     view = name.rpartition("/")[2]

@@ -41,10 +41,12 @@ SMALL: Mapping[str, Parameter] = {
     "futures_venue": "Y", "futures_symbol": "A", "queue_step": 2, "level_bps": 30,
     "spoof_value": 50, "spoof_share": 0.1, "spoof_bps": 1000, "spoof_life": "80 seconds",
     "layer_window": "200 seconds", "layer_life": "200 seconds", "layer_order_value": 1, "layers": 1,
-    "layer_value": 50, "layer_ratio": 0.1, "spoof_ratio": 0.1, "wash_net": 1,
+    "layer_value": 50, "layer_ratio": 0.1, "layer_leave": "200 seconds", "spoof_ratio": 0.1,
+    "spoof_leave": "80 seconds", "filled_within": "90 seconds", "wash_net": 1,
     "stuffing_window": "20 seconds", "stuffing_events": 2, "stuffing_trades": 0.5,
     "ping_life": "100 seconds", "ping_value": 500, "pings": 1, "ping_window": "20 seconds",
-    "iceberg_window": "1000 seconds", "iceberg_ratio": 0.3, "iceberg_fills": 1, "wash_window": "1000 seconds",
+    "iceberg_window": "1000 seconds", "iceberg_ratio": 0.3, "iceberg_fills": 1, "iceberg_refills": 0,
+    "iceberg_delay": "90 seconds", "wash_window": "1000 seconds",
     "wash_rounds": 1, "wash_value": 100, "ignition_window": "10 seconds", "ignition_bps": 1,
     "ignition_back": 0.1, "ignition_trades": 1, "ignition_sided": 0.1, "close_at": "23 hours",
     "close_window": "60 minutes", "close_bps": 1, "close_sided": 0.1,
@@ -100,7 +102,7 @@ def check_together(names: Sequence[str]) -> None:
 def _check(views: Sequence[str], program: Program, name: str, length: int) -> None:
     interpreter, generated = InterpreterRuntime(program), GeneratedRuntime(program)
     at_first, shown = generated.map_sizes(), set[str]()
-    for seed in range(2):
+    for seed in range(6):
         if len(shown) == len(views):
             break
         for event in events(program, random.Random(f"{name} {seed}"), length):
@@ -139,11 +141,11 @@ _COLUMNS: Mapping[str, Callable[[random.Random], object]] = {
 }  # fmt: skip
 # Of book_events, whose sides are those of orders.
 _OF_EVENTS: Mapping[str, Callable[[random.Random], object]] = {
-    "side": _some("bid", "ask"), "id": _some(0, 1, 2, 3),
+    "side": _some("bid", "ask"), "id": _some(0, 1, 2, 3), "broker_id": _some(1, 1, 1, 2),
     "reason": _some(*["order"] * 5, "trade", "late", "snapshot"),
     "action": _some("add", *["cancel"] * 3, *["execute"] * 3, "modify", "replace", "clear"),
     "price": _decimals("99.50", "100.00"), "volume": _decimals("1", "2"),
-    "remaining": _decimals("0", "0", "0", "1", "4"), "old_price": _decimals("99.00", "100.50"),
+    "remaining": _decimals(*["0"] * 5, "1", "4"), "old_price": _decimals("99.00", "100.50"),
     "level_volume_ahead": _decimals("0", "1", "5"), "level_volume": _decimals("1", "4"),
 }  # fmt: skip
 _KEYS = {"book_states": ("venue", "symbol"), "trades": ("id",), "quotes": ("venue", "symbol", "id"),

@@ -6,6 +6,7 @@ Prices and volumes are Decimals, times ns. A row has the columns of a detector b
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from plain_events import PlainEvents
@@ -91,17 +92,23 @@ def _by(rows: Iterable[Any], key: Callable[[Any], Hashable]) -> dict[Any, list[A
 
 
 def iceberg(seen: Watched) -> Rows:
-    rows = [r for r in seen.told if r.reason not in ("snapshot", "late") and r.action != "clear"]
+    fills = [r for r in seen.told if r.action == "execute" and r.reason != "late"]
+    refilled: set[tuple[Any, ...]] = set()
+    for at_price in _by(fills, lambda r: (r.place, r.side, r.price)).values():
+        for last, r in pairwise(sorted(at_price, key=lambda r: r.number)):
+            if 0 <= r.placed_at - last.ts <= SECOND // 100:
+                refilled.add((r.place, r.number))
     found: Rows = []
     for (place, side, price, span), group in _by(
-        rows, lambda r: (r.place, r.side, r.price, r.ts - r.ts % (10 * SECOND))
+        fills, lambda r: (r.place, r.side, r.price, r.ts - r.ts % (10 * SECOND))
     ).items():
-        fills = [r for r in group if r.action == "execute"]
-        executed = sum((r.volume for r in fills), Decimal(0))
-        shown = max(r.level_volume + (r.volume if r.action == "execute" else 0) for r in group)
-        if len(fills) >= 5 and executed >= 3 * shown:
+        executed = sum((r.volume for r in group), Decimal(0))
+        shown = max(r.level_volume + r.volume for r in group)
+        again = [r for r in group if (place, r.number) in refilled]
+        if len(group) >= 5 and executed >= 3 * shown and len(again) >= 2:
             numbers = [r.number for r in group]
-            found.append((*place, side, price, span, len(fills), executed, shown, min(numbers), max(numbers)))
+            row = (*place, side, price, span, len(group), len(again), executed, shown)
+            found.append((*row, min(numbers), max(numbers)))
     return found
 
 
@@ -117,8 +124,17 @@ def _executed(seen: Watched) -> dict[Any, list[tuple[int, Decimal]]]:
     return found
 
 
+def _filled(seen: Watched) -> dict[Any, list[int]]:
+    """When orders of a side and broker were executed whole within a second, or a level in part."""
+    found = defaultdict(list)
+    for r in seen.told:
+        if r.action == "execute" and (not r.id or (not r.remaining and r.ts - r.placed_at <= SECOND)):
+            found[r.place, r.side, r.broker_id].append(r.ts)
+    return found
+
+
 def layering(seen: Watched) -> Rows:
-    executed = _executed(seen)
+    executed, filled = _executed(seen), _filled(seen)
     cancelled = [
         r
         for r in seen.told
@@ -129,8 +145,8 @@ def layering(seen: Watched) -> Rows:
         and r.price * r.volume >= 40_000
     ]
     found: Rows = []
-    for (place, side, span), group in _by(
-        cancelled, lambda r: (r.place, r.side, r.ts - r.ts % (SECOND // 2))
+    for (place, side, broker, span), group in _by(
+        cancelled, lambda r: (r.place, r.side, r.broker_id, r.ts - r.ts % (SECOND // 2))
     ).items():
         value = sum(r.price * r.volume for r in group)
         placed, broken = min(r.placed_at for r in group), min(r.ts for r in group)
@@ -139,9 +155,11 @@ def layering(seen: Watched) -> Rows:
             continue
         volume, numbers = sum(r.volume for r in group), [r.number for r in group]
         parts = [part for ts, part in executed[place, group[0].other] if placed <= ts <= broken]
-        if parts and sum(parts) * 4 <= volume:
-            row = (*place, side, span, prices, len(group), volume, value, placed, broken)
-            found.append((*row, min(numbers), max(numbers), sum(parts)))
+        since, times = max(placed, broken - SECOND // 2), filled[place, group[0].other, broker]
+        covered = sum(since <= ts <= broken for ts in times)
+        if parts and sum(parts) * 4 <= volume and covered:
+            row = (*place, side, broker, span, prices, len(group), volume, value, placed, broken)
+            found.append((*row, min(numbers), max(numbers), sum(parts), covered))
     return found
 
 
@@ -218,7 +236,7 @@ def quote_stuffing(seen: Watched) -> Rows:
 
 
 def spoofing(seen: Watched) -> Rows:
-    executed, found = _executed(seen), []
+    executed, filled, found = _executed(seen), _filled(seen), []
     for r in seen.told:
         if r.action != "cancel" or r.reason != "order" or not r.id or r.remaining:
             continue
@@ -231,9 +249,11 @@ def spoofing(seen: Watched) -> Rows:
         if away * 10_000 > 10 * best:
             continue
         parts = [v for ts, v in executed[r.place, r.other] if r.placed_at <= ts <= r.ts]
-        if parts and sum(parts) * 4 <= r.volume:
+        since, times = max(r.placed_at, r.ts - SECOND // 2), filled[r.place, r.other, r.broker_id]
+        covered = sum(since <= ts <= r.ts for ts in times)
+        if parts and sum(parts) * 4 <= r.volume and covered:
             row = (*r.place, r.number, r.id, r.side, r.broker_id, r.price, r.volume, r.placed_at, r.ts)
-            found.append((*row, sum(parts)))
+            found.append((*row, sum(parts), covered))
     return found
 
 
