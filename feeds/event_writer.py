@@ -38,9 +38,9 @@ def write_levels(
         for word in range(WORDS):
             out[row, word] = template[word]
         for field in range(2):
-            value, digits, places = 0, 0, -1
+            value, digits, places = np.int64(0), 0, -1
             while place < end and text[place] != _SEPARATOR:
-                letter = text[place]
+                letter = np.int64(text[place])
                 if letter == _POINT and places < 0:
                     places = 0
                 elif _ZERO <= letter <= _NINE and places < SCALE and (places >= 0 or digits < _WHOLE_DIGITS):

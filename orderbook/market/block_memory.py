@@ -132,7 +132,7 @@ def address_of(typing_context: Any, record: Any) -> Any:
 
 
 def _load(address: int) -> int:
-    return ctypes.c_int64.from_address(address).value
+    return ctypes.c_int64.from_address(int(address)).value
 
 
 def _store(address: int, value: int) -> None:
