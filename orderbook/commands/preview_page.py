@@ -1,9 +1,9 @@
 """The page of a run that is not there yet: books and trades, by a process that compiles nothing.
 
 `python -m orderbook.commands.preview_page LINE ARGUMENTS`, started by `orderbook.commands.preview`, in which
-compiled functions are plain Python. It follows the run's exchanges on connections of its own, without views,
-strategies or log. LINE is the descriptor of a socket: from it come lines that say how far the run is, to it
-go the page's address and, when it says no more, the socket that the page is served on.
+compiled functions are plain Python. It follows the run's exchanges on connections of its own, and reads its
+files, without views, strategies or log. LINE is the descriptor of a socket: from it come lines that say how
+far the run is, to it go the page's address and, when it says no more, the socket that the page is served on.
 """
 
 import asyncio
@@ -25,14 +25,21 @@ from numpy.typing import NDArray
 from orderbook.commands.preview import HANDED_OVER
 from orderbook.commands.run import overrides_of
 from orderbook.configuration.configuration import load_configuration
-from orderbook.configuration.options import ExchangeFeed, MonitorOptions, SimulatedFeed
-from orderbook.core.errors import DataError
+from orderbook.configuration.options import (
+    CaptureFeed,
+    ExchangeFeed,
+    Feed,
+    FileFeed,
+    MonitorOptions,
+    SimulatedFeed,
+)
+from orderbook.core.errors import DataError, OrderbookError
 from orderbook.core.latency import LatencyHistogram
 from orderbook.core.processors import end_with_parent, give_way
 from orderbook.feeds.merge import Item
 from orderbook.market.book_relations import BookStates, SavedState
 from orderbook.market.books import DEPTH
-from orderbook.market.events import Action, BookState, Events, Side
+from orderbook.market.events import Action, BookState, Events, Flag, Side
 from orderbook.market.instruments import Instruments
 from orderbook.monitor.alerts import Notes, NotesTopic, noted_warnings
 from orderbook.monitor.book_topic import BookTopics, StrategyOrders, TradeTape
@@ -51,7 +58,7 @@ from orderbook.monitor.publisher import Mailbox, Publisher, Share, TopicSource
 from orderbook.monitor.run_monitor import ServerProcess, listening_for
 from orderbook.monitor.status_topic import EngineHealth, FeedHealth, InstrumentsTopic, StatusTopic
 from orderbook.run.event_queue import Stamped
-from orderbook.run.feed_runs import FeedRun, open_runs
+from orderbook.run.feed_runs import CaptureRun, FeedRun, FileRun, Put, open_runs
 from orderbook.run.live_run import LiveRun
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
@@ -62,6 +69,8 @@ _logger = logging.getLogger("orderbook.monitor")
 _NICE = 5
 # Of a simulated exchange, events a second at most: it is plain Python, too.
 _RATE = 300.0
+# Of a file, which would be read as fast as it is taken; together at most so many, to the end of a message.
+_FILE_RATE, _TOGETHER = 2_000.0, 200
 _FIELDS = ("instrument", "action", "side", "order_id", "price", "volume")
 _TOLD = (int(Action.STATE), int(Action.INSTRUMENT))
 _NOT_YET = "the run has not begun; ask again when it has"
@@ -226,9 +235,50 @@ async def serve(
     server.close()
 
 
-async def _followed(run: FeedRun, market: _Market) -> None:
+def slowly(put: Put) -> Put:
+    """What puts events at the rate of a file that is shown, in whole messages."""
+
+    async def paced(item: Item) -> None:
+        if not isinstance(item, np.ndarray):
+            return
+        ends = np.flatnonzero(item["flags"] & int(Flag.LAST)) + 1
+        full = np.flatnonzero(np.diff(ends // _TOGETHER, prepend=0))
+        for part in np.split(item, ends[full]):
+            if len(part):
+                await put(part)
+                await asyncio.sleep(len(part) / _FILE_RATE)
+
+    return paced
+
+
+async def opened(feeds: Sequence[Feed]) -> tuple[Sequence[FeedRun], Instruments]:
+    """The runs of what a process beside the run may follow as well, and their instruments.
+
+    No files where one of them cannot be opened: what is wrong with it the run says.
+    """
+    live: list[Feed] = []
+    for one in feeds:
+        if isinstance(one, SimulatedFeed):
+            live.append(one.model_copy(update={"events_per_second": min(one.events_per_second, _RATE)}))
+        elif isinstance(one, ExchangeFeed):
+            live.append(one)
+    files = [one for one in feeds if isinstance(one, CaptureFeed | FileFeed)]
     try:
-        await run.follow(market.put)
+        # What finds books that stay crossed are compiled books.
+        runs, instruments = await open_runs([*live, *files], 0)
+    except OrderbookError:
+        runs, instruments = await open_runs(live, 0)
+    shown = [run for run in runs if not run.changes_relations]
+    together = [run for run in shown if isinstance(run, FileRun)]
+    for run in together:
+        run.merge(together, instruments)
+    return shown, instruments
+
+
+async def _followed(run: FeedRun, market: _Market) -> None:
+    put = slowly(market.put) if isinstance(run, CaptureRun | FileRun) else market.put
+    try:
+        await run.follow(put)
     except Exception as error:
         # The run says what is wrong; a page that shows less is worth more than none.
         _logger.warning("feed %s ended: %s", run.name, error)
@@ -285,17 +335,9 @@ def main(descriptor: int, arguments: str) -> None:
     configuration = load_configuration(None if config is None else Path(config), chosen)
     if not configuration.monitor.enabled or not configuration.monitor.preview:
         return
-    slower = [
-        one.model_copy(update={"events_per_second": min(one.events_per_second, _RATE)})
-        if isinstance(one, SimulatedFeed)
-        else one
-        for one in configuration.feeds
-        if isinstance(one, ExchangeFeed | SimulatedFeed)
-    ]
 
     async def followed() -> None:
-        # What finds books that stay crossed are compiled books.
-        runs, instruments = await open_runs(slower, 0)
+        runs, instruments = await opened(configuration.feeds)
         await serve(socket.socket(fileno=descriptor), configuration.monitor, runs, instruments)
 
     asyncio.run(followed())

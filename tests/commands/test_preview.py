@@ -1,5 +1,6 @@
 """The page of a run that is not there yet: its books, what it refuses, and how the run takes it over."""
 
+import asyncio
 import json
 import os
 import re
@@ -19,9 +20,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from orderbook.commands.preview import Preview
-from orderbook.commands.preview_page import PlainBooks
-from orderbook.market.events import Action, Side
-from orderbook.market.synthetic_flow import generate
+from orderbook.commands.preview_page import PlainBooks, opened, slowly
+from orderbook.configuration.options import FileFeed, SimulatedFeed
+from orderbook.feeds.merge import Item
+from orderbook.feeds.recording.parquet_record import RecordWriter
+from orderbook.market.events import Action, Events, Flag, Side
+from orderbook.market.synthetic_flow import generate, synthetic_instruments
 
 SMALL = """
 [monitor]
@@ -33,7 +37,7 @@ events_per_second = 50
 levels = 10
 [[feeds]]
 kind = "file"
-path = "not-followed.parquet"
+path = "flow.parquet"
 """
 
 
@@ -76,10 +80,51 @@ def test_levels_of_a_book_without_orders() -> None:
     assert not len(books.levels(0, Side.BID, 9)) and len(books.levels(0, Side.ASK, 9)) == 1
 
 
+def recorded(path: Path, count: int) -> Events:
+    """The events of two instruments, written as a record."""
+    events = next(generate(count, 2, 12, 7, batch=count, resting=40))
+    with RecordWriter(path, synthetic_instruments(2)) as writer:
+        writer.write(events)
+    return events
+
+
+def test_a_file_is_shown_slowly_in_whole_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events, parts, slept = recorded(tmp_path / "flow.parquet", 3_000), list[Events](), list[float]()
+    feed = FileFeed(kind="file", path=tmp_path / "flow.parquet")
+
+    async def put(item: Item) -> None:
+        assert isinstance(item, np.ndarray)
+        parts.append(item)
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def follow() -> None:
+        (run,), instruments = await opened([feed])
+        assert [one.symbol for one in instruments] == ["AAA-USD", "AAB-USD"]
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        await run.follow(slowly(put))
+
+    asyncio.run(follow())
+    assert (np.concatenate(parts) == events).all()
+    assert len(parts) > 10 and all(part["flags"][-1] & Flag.LAST for part in parts)
+    assert sum(slept) == pytest.approx(len(events) / 2_000)
+
+
+def test_a_file_that_cannot_be_opened_hides_no_exchange(tmp_path: Path) -> None:
+    rows = tmp_path / "prices.csv"
+    rows.write_text("symbol,price\nA,1\n")
+    simulated = SimulatedFeed(kind="simulated", products=("BTC-USD",), levels=10)
+    for path, shown in ((tmp_path / "missing.parquet", 1), (rows, 1)):
+        runs, instruments = asyncio.run(opened([simulated, FileFeed(kind="file", path=path)]))
+        assert len(runs) == shown and len(instruments) == 1
+
+
 def test_a_page_has_books_and_trades_before_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a process whose functions are not compiled, until the run takes over what it listens on."""
+    events = recorded(tmp_path / "flow.parquet", 4_000)
     preview = Preview(write(tmp_path / "c.toml", SMALL), (), None, 0.0)
     try:
         preview.tell("compiling views: 3 s")
@@ -97,11 +142,13 @@ def test_a_page_has_books_and_trades_before_the_run(
             ask(id=2, op="subscribe", topic="status")
             ask(id=3, op="sql", sql="SELECT 1")
             ask(id=4, op="subscribe", topic="view", view="depth")
+            ask(id=5, op="subscribe", topic="book", venue="SIM", symbol="AAB-USD", depth=5)
             seen: dict[int, dict[str, object]] = {}
             while not (
                 {3, 4} <= seen.keys()
                 and seen.get(1, {}).get("state") == "valid"
                 and seen.get(1, {}).get("trades")
+                and seen.get(5, {}).get("state") == "valid"
                 and seen.get(2, {}).get("preparing") == "compiling views: 3 s"
             ):
                 message = json.loads(page.recv(timeout=PATIENCE))
@@ -109,6 +156,13 @@ def test_a_page_has_books_and_trades_before_the_run(
             bids, asks = (np.array(seen[1][side])[:, 0] for side in ("bids", "asks"))
             assert len(bids) == len(asks) == 5 and bids.max() < asks.min()
             assert (np.diff(bids) < 0).all() and (np.diff(asks) > 0).all()
+            book, told = PlainBook(), set()
+            for event in events[events["instrument"] == 1]:
+                book.apply(event)
+                if event["flags"] & Flag.LAST:
+                    told.add(tuple(tuple(book.best(side, 5)) for side in (Side.BID, Side.ASK)))
+            shown = (seen[5][side] for side in ("bids", "asks"))
+            assert tuple(tuple(map(tuple, np.array(one)[:, :2].tolist())) for one in shown) in told
             for number in (3, 4):
                 assert "the run has not begun" in str(seen[number]["error"])
             with preview.end() or socket.socket() as taken:
