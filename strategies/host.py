@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
@@ -13,7 +13,7 @@ from orderbook.market.books import Books
 from orderbook.market.events import Events
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.clock import SavedClock
-from orderbook.strategies.execution.account import OrderUpdate, StrategySummary, row_of
+from orderbook.strategies.execution.account import FundingPayment, OrderUpdate, StrategySummary, row_of
 from orderbook.strategies.execution.client import ExecutionClient, LoggedRequest, NoLog, Replayed, RequestLog
 from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
@@ -520,6 +520,12 @@ class StrategyHost:
         self._next_step()
         if self._queue or self._looking or self._replayed:
             self._settle()
+
+    def payments(self) -> Iterator[tuple[str | None, FundingPayment]]:
+        """Funding that was paid, with what the instance is partitioned by."""
+        for runner in self._runners:
+            for payment in runner.client.payments:
+                yield runner.key, payment
 
     def summary(self) -> tuple[StrategySummary, ...]:
         """What became of every strategy so far."""

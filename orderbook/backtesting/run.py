@@ -33,7 +33,7 @@ from orderbook.core.errors import OrderbookError, SourceError, UserError
 from orderbook.engine.distribution.blocks import Sent
 from orderbook.feeds.source import Finding
 from orderbook.feeds.storage import Place, place
-from orderbook.jobs.datasets import DataFile, market_dataset, signals_dataset
+from orderbook.jobs.datasets import DataFile, strategy_tables
 from orderbook.jobs.folder import (
     HORIZONS,
     ContractTraded,
@@ -367,7 +367,7 @@ def backtest(
     seen = sweeps[0].program if sweeps else settings.strategy_program
     manifest = begun_manifest(
         settings, engine, (spec.named for spec in specs),
-        tables={"market": market_dataset(), "signals": signals_dataset()} if strategies else {},
+        tables=strategy_tables() if strategies else {},
         strategies=_parameters(settings, strategies),
         swept=tuple(sweeps[0].values) if sweeps else (),
         strategy_program=None if seen is None else seen.manifest(),

@@ -182,6 +182,9 @@ class StrategyRun:
             self.pipeline.finish()
         self._sampler.settle(self._writers.write)
         self._news.write(self._writers.write_table)
+        for key, payment in host.payments():
+            place = dict(zip((*VERSION_COLUMNS, PLACE), (payment.ts, 0, 0, 0), strict=True))
+            self._writers.write("payments", {**place, PARTITION_KEY: key, **row_of(payment)})
         return host.summary()
 
     def _looks(self, part: Slice) -> Mapping[Version, list[int]]:

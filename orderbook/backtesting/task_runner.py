@@ -28,7 +28,7 @@ from orderbook.engine.distribution.message_versions import MessageVersions
 from orderbook.engine.distribution.stage_runner import History, StageRunner, StageState
 from orderbook.feeds.merge import Slice, TickItem, read_slices
 from orderbook.feeds.source import WatchedSource
-from orderbook.jobs.datasets import DataFile
+from orderbook.jobs.datasets import DataFile, strategy_tables
 from orderbook.jobs.folder import PartitionStatistics
 from orderbook.jobs.writers import HistoryWriters, OrderWriters
 from orderbook.market.book_relations import BookRelations
@@ -418,7 +418,7 @@ class _Strategies:
         """A result with what became of the strategies."""
         summaries = self.run.finish()
         files = self.writers.close()
-        tables = {name: tuple(files[name]) for name in ("market", "signals")}
+        tables = {name: tuple(files[name]) for name in strategy_tables()}
         return replace(
             result,
             orders=tuple(files["orders"]),

@@ -77,6 +77,7 @@ _FILE_TIME = pa.timestamp("us", "UTC")
 # Texts of which each different one is there once.
 ENCODED = pa.dictionary(pa.int32(), pa.string())
 _DECIMAL = pa.decimal128(MOST_DIGITS, SCALE)
+_RATE_SCALE = 12
 _PLAIN = {str(kind): kind for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.string(), TIMESTAMP)}
 
 
@@ -164,6 +165,23 @@ def fills_dataset() -> Dataset:
     return _versioned("fills", own, keys, placed=True)
 
 
+def payments_dataset() -> Dataset:
+    """Funding of strategies' positions, in the currency of the settlement; `amount` is what was received. Its
+    version's `stamp` is when it was due."""
+    text, rate = pa.string(), pa.decimal128(MOST_DIGITS, _RATE_SCALE)
+    own = {
+        "ts": TIMESTAMP,
+        "strategy": text,
+        "venue": text,
+        "symbol": text,
+        "volume": _DECIMAL,
+        "price": _DECIMAL,
+        "rate": rate,
+        "amount": _DECIMAL,
+    }
+    return _versioned("payments", own, ("strategy", PARTITION_KEY, "venue", "symbol", "stamp"), placed=True)
+
+
 def market_dataset() -> Dataset:
     """The touch of books before times, `stamp`, of a grid, just after fills, and HORIZONS after both; null
     where a side was empty or the book not valid."""
@@ -177,6 +195,11 @@ def signals_dataset() -> Dataset:
     text = pa.string()
     own = {"venue": text, "symbol": text, "view": text, "column": text, "value": pa.float64()}
     return _versioned("signals", own, ("venue", "symbol", "view", "column"))
+
+
+def strategy_tables() -> dict[str, Dataset]:
+    """What a backtest's strategies leave beside orders and fills, by name."""
+    return {"payments": payments_dataset(), "market": market_dataset(), "signals": signals_dataset()}
 
 
 def table_dataset(name: str, schema: pa.Schema) -> Dataset:

@@ -31,10 +31,9 @@ from orderbook.jobs.datasets import (
     file_table,
     fills_dataset,
     history_of,
-    market_dataset,
     orders_dataset,
     schema_of,
-    signals_dataset,
+    strategy_tables,
 )
 from orderbook.jobs.tables import statistics_of
 from orderbook.views.encoding.arrow import column_array
@@ -259,18 +258,18 @@ class HistoryWriters(_Writers):
 
 
 class OrderWriters(_Writers):
-    """Files of strategies' orders and fills and of the market they saw, given as rows of these datasets."""
+    """Files of strategies' orders, fills and funding and of the market they saw, given as rows of these
+    datasets."""
 
     def __init__(self, folder: Place | None) -> None:
         datasets = {
-            "orders": orders_dataset(), "fills": fills_dataset(),
-            "market": market_dataset(), "signals": signals_dataset(),
+            "orders": orders_dataset(), "fills": fills_dataset(), **strategy_tables(),
         }  # fmt: skip
         super().__init__(folder, datasets)
         self._schemas = {name: schema_of(dataset) for name, dataset in datasets.items()}
 
     def write(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append a row to "orders", "fills", "market" or "signals"."""
+        """Append a row to "orders", "fills", "payments", "market" or "signals"."""
         self._hold(name, row, 1)
 
     def write_table(self, name: str, table: pa.Table) -> None:

@@ -118,12 +118,14 @@ def _tell(context: Record, book: Record, event: Record) -> bool:
         if event.order_id < 0:
             count(context, book.instrument, _BAD_STATE)
         elif fits(context, book, event.price, _PRICE_OUT_OF_RANGE):
+            book.rate, book.paid_at = event.price, event.order_id
             emit_told(context, FUNDING, book, time_of(event), event.price, _or_null(event.order_id))
     elif action == _MARK:
         price, index_price = event.price, event.volume
         if fits(context, book, price, _PRICE_OUT_OF_RANGE) and fits(
             context, book, index_price, _PRICE_OUT_OF_RANGE
         ):
+            book.mark = price
             emit_told(context, MARK_PRICES, book, time_of(event), price, _or_null(index_price))
     elif action == _OPEN_INTEREST:
         if event.volume < 0:

@@ -61,8 +61,13 @@ BOOK = np.dtype(
         ("directory", "i8"),  # of the order table, see order_table
         ("depth", "i8"),
         ("trades", "i8"),  # how many were told
+        ("mark", "i8"),  # the mark price that was told last, in 1e-8; 0: none was
+        ("rate", "i8"),  # of funding, in 1e-12, and when it is paid, ns; 0: that was not told
+        ("paid_at", "i8"),
     ]
 )
+# What of a book exchanges of contracts have told last.
+TOLD = ("mark", "rate", "paid_at")
 
 CONTEXT = np.dtype(
     [

@@ -38,6 +38,7 @@ from orderbook.market.book_state import (
     PROBLEMS,
     QUOTE_WIDTH,
     QUOTED,
+    TOLD,
     WIDTH,
     Problem,
     book_at,
@@ -63,7 +64,7 @@ class BooksState:
     names: (venue, symbol) of each. books: SAVED_BOOK[n]. rows: each book's, ROW[its rows], in no order; L2
     levels have id 0. problems: int64[n + 1, PROBLEMS] by Problem, the last of no known instrument. quotes,
     trades: int64[n], how many of each were told. events_told: of books that tell of events; each book's rows
-    are then in the order of their queues.
+    are then in the order of their queues. told: int64[n, 3], TOLD of each.
     """
 
     names: Sequence[tuple[str, str]]
@@ -73,6 +74,7 @@ class BooksState:
     quotes: NDArray[np.int64]
     trades: NDArray[np.int64]
     events_told: SavedEvents | None = None
+    told: NDArray[np.int64] | None = None
 
     def places(self, instruments: Instruments) -> list[int]:
         """Which instrument each saved book is of; others may have been added.
@@ -120,6 +122,7 @@ def sections_of(state: BooksState) -> dict[str, Content]:
         "problems": state.problems,
         "quotes": state.quotes,
         "trades": state.trades,
+        **({} if state.told is None else {"told": state.told}),
         **({} if state.events_told is None else state.events_told.sections()),
     }
 
@@ -140,7 +143,8 @@ def state_of(sections: Mapping[str, Stored]) -> BooksState:
         sections[name][:] if name in sections else np.zeros(len(books), np.int64)
         for name in ("quotes", "trades")
     )
-    return BooksState(names, books, parts, problems, quotes, trades, SavedEvents.of(sections, ends))
+    told = sections["told"][:] if "told" in sections else None
+    return BooksState(names, books, parts, problems, quotes, trades, SavedEvents.of(sections, ends), told)
 
 
 # The relations behind ChangeBatch.kinds: kind 2 r inserts into RELATIONS[r], 2 r + 1 deletes.
@@ -470,7 +474,8 @@ class Books:
         if self._tracked is not None:
             rows, events = self._tracked.save(rows)
         trades = self._books["trades"].copy()
-        return BooksState(names, saved, rows, self._problems.copy(), quotes, trades, events)
+        told = np.stack([self._books[name] for name in TOLD], axis=1)
+        return BooksState(names, saved, rows, self._problems.copy(), quotes, trades, events, told)
 
     def load(self, state: BooksState) -> None:
         """Becomes as the books were that were saved; what relations hold is not told to anyone.
@@ -493,6 +498,10 @@ class Books:
         self.flush()
         self._books["trades"] = 0
         self._books["trades"][places] = state.trades
+        for number, name in enumerate(TOLD):
+            self._books[name] = 0
+            if state.told is not None:
+                self._books[name][places] = state.told[:, number]
         if self._quoted is not None:
             self._quoted["number"] = 0
             self._quoted["number"][places] = state.quotes

@@ -237,5 +237,6 @@ def _position(one: PositionSummary) -> dict[str, Any]:
         "cash": text(one.cash),
         "mark": text(one.mark),
         "profit": text(one.profit),
+        "funding": text(one.funding) if one.funding else None,
         "currency": one.currency,
     }

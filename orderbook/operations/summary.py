@@ -105,7 +105,7 @@ def strategy_figures(strategy: StrategySummary) -> dict[str, Any]:
         "positions": [
             {
                 "venue": one.venue, "symbol": one.symbol, "position": one.position, "mark": one.mark,
-                "profit": one.profit, "fees": one.fees, "currency": one.currency,
+                "profit": one.profit, "fees": one.fees, "funding": one.funding, "currency": one.currency,
             }
             for one in strategy.positions
         ],
@@ -281,6 +281,7 @@ def strategy_lines(strategy: StrategySummary) -> Iterator[str]:
     for one in strategy.positions:
         mark = "no mark" if one.mark is None else f"mark {value_text(one.mark)}"
         profit = _profit_text(one.profit, one.currency)
+        profit += f", funding {value_text(one.funding)}" if one.funding else ""
         yield f"    {one.venue}:{one.symbol} position {value_text(one.position)}, {mark}, PnL {profit}"
     if strategy.failure:
         yield f"    disabled: {strategy.failure}"

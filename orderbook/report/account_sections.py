@@ -30,8 +30,8 @@ def account_sections(account: Account) -> Iterator[str]:
     yield section(
         money_head("Equity and drawdown", account.currency),
         legend(shown), chart(shown, 260, zero=True), chart([drawdown], 120),
-        note=f"Cash less fees, and positions at the mid{_counted(account)}; below it, what has been lost "
-        f"since the highest.{_benchmark_text(account)}",
+        note=f"Cash less fees, with funding, and positions at the mid{_counted(account)}; below it, what has "
+        f"been lost since the highest.{_benchmark_text(account)}",
     )  # fmt: skip
     if not account.holdings:
         return
@@ -63,11 +63,11 @@ def _profits(account: Account) -> Iterator[str]:
             for year, own, whole in months_grid(monthly)
         ]
         parts.append(table(["", *_MONTHS, "year"], rows))
-    heads = ("profit", "fees", "turnover", "fills", "equity at the end")
+    heads = ("profit", "fees", "funding", "turnover", "fills", "equity at the end")
     rows = [
         [
             f"{row['time']:%Y-%m-%d}",
-            *(number_text(row[name]) for name in ("profit", "fees", "turnover")),
+            *(number_text(row[name]) for name in ("profit", "fees", "funding", "turnover")),
             f"{row['fills']:,}", number_text(row["equity"]),
         ]
         for row in daily.iter_rows(named=True)
@@ -77,7 +77,8 @@ def _profits(account: Account) -> Iterator[str]:
     link = csv_link(f"{account.strategy}-days", daily)
     yield section(
         money_head("Profit by day" if len(monthly) < 2 else "Profit by month and day", account.currency),
-        *parts, f'<p class="note">As CSV: {link}</p>', note="Days are UTC; profit is after fees, at the mid.",
+        *parts, f'<p class="note">As CSV: {link}</p>',
+        note="Days are UTC; profit is after fees and with funding, at the mid.",
     )  # fmt: skip
 
 

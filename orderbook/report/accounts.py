@@ -36,8 +36,8 @@ Contracts = Mapping[Instrument, Contract]
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An instrument over `times` (ns, int64[n]): position, mid and worth (cash less fees, and the position at
-    the mid), float64[n] in the relation's units.
+    """An instrument over `times` (ns, int64[n]): position, mid and worth (cash less fees, with funding, and
+    the position at the mid), float64[n] in the relation's units.
 
     exposure: the value of the position at the mid, below 0 of one that is short. kept: what the largest
     position, long, would have gained since the first mid, at the mid and without fees; both float64[n].
@@ -57,6 +57,8 @@ class Account:
     at most 0) in the quote currency, or of an inverse contract the base: `currency`, "" where it is not
     known, or there are several. contracts: of each holding.
 
+    funding: what positions received, below 0 paid: see `funding_of`.
+
     net, gross: the sum of exposures, as they are and without their signs; benchmark: of what was `kept`, a
     buy and hold with the largest position of each instrument; all float64[n].
     """
@@ -72,6 +74,7 @@ class Account:
     net: NDArray[np.float64]
     gross: NDArray[np.float64]
     benchmark: NDArray[np.float64]
+    funding: pl.DataFrame
 
 
 def contracts_of(job: Job) -> Contracts:
@@ -106,20 +109,44 @@ def fills_of(fills: pl.DataFrame, contracts: Contracts | None = None) -> pl.Data
     return _with_worth(plain, contracts or {})
 
 
+_FUNDING = {
+    "time": pl.Int64, **dict.fromkeys(("strategy", "venue", "symbol"), pl.String), "amount": pl.Float64,
+}  # fmt: skip
+
+
+def funding_of(job: Job) -> pl.DataFrame:
+    """Funding that a job's strategies received, in order: time (ns), strategy, venue, symbol, amount."""
+    found = job.table("payments")
+    if found.is_empty():
+        return pl.DataFrame(schema=_FUNDING)
+    return found.select(
+        pl.col("ts").dt.epoch("ns").alias("time"), "strategy", "venue", "symbol",
+        pl.col("amount").cast(pl.Float64),
+    ).sort("time")  # fmt: skip
+
+
 def account_of(
-    strategy: str, fills: pl.DataFrame, mids: Mapping[Instrument, Mids], contracts: Contracts | None = None
+    strategy: str,
+    fills: pl.DataFrame,
+    mids: Mapping[Instrument, Mids],
+    contracts: Contracts | None = None,
+    funding: pl.DataFrame | None = None,
 ) -> Account:
-    """The account of a strategy; `fills` as of `fills_of`, its own or of all.
+    """The account of a strategy; `fills` as of `fills_of`, `funding` as of `funding_of`, its own or of all.
 
     Where some of its instruments are inverse contracts, and others are not, or of another base, the sum
     counts in the quote currency, what inverse ones earn at the mid of each time.
     """
     contracts = contracts or {}
     own = fills.filter(pl.col("strategy") == strategy)
+    paid = pl.DataFrame(schema=_FUNDING) if funding is None else funding
+    paid = paid.filter(pl.col("strategy") == strategy)
     holdings: dict[Instrument, Holding] = {}
     for (venue, symbol), of_one in own.group_by(["venue", "symbol"], maintain_order=True):
         instrument = str(venue), str(symbol)
-        holdings[instrument] = _holding(of_one, mids.get(instrument), contracts.get(instrument, PLAIN))
+        received = paid.filter((pl.col("venue") == venue) & (pl.col("symbol") == symbol))
+        contract = contracts.get(instrument, PLAIN)
+        holdings[instrument] = _holding(of_one, received, mids.get(instrument), contract)
     seen = holdings.values() if holdings else mids.values()
     times = np.empty(0, np.int64)
     for one in seen:
@@ -144,19 +171,21 @@ def account_of(
     # An account begins with nothing, so that a first loss is one.
     highest = np.maximum(np.maximum.accumulate(equity), 0) if len(equity) else equity
     return Account(
-        strategy, own, holdings, times, equity, equity - highest, currency, held, net, gross, benchmark
+        strategy, own, holdings, times, equity, equity - highest, currency, held, net, gross, benchmark, paid
     )
 
 
-def _holding(fills: pl.DataFrame, mids: Mids | None, contract: Contract) -> Holding:
-    filled = fills["time"].to_numpy()
+def _holding(fills: pl.DataFrame, funding: pl.DataFrame, mids: Mids | None, contract: Contract) -> Holding:
+    filled, due = fills["time"].to_numpy(), funding["time"].to_numpy()
     market = np.empty(0, np.int64) if mids is None else mids.times
-    times = merged(market, filled)
+    times = merged(merged(market, filled), due)
     done = np.searchsorted(filled, times, side="right")
     change, price, worth, fee = (fills[name].to_numpy() for name in ("change", "price", "worth", "fee"))
     position, cash = (
         np.concatenate([[0.0], np.cumsum(amounts)])[done] for amounts in (change, -change * worth - fee)
     )
+    received = np.concatenate([[0.0], np.cumsum(funding["amount"].to_numpy())])
+    cash = cash + received[np.searchsorted(due, times, side="right")]
     # What rounding leaves of a position that was closed.
     position[np.abs(position) < 1e-9] = 0
     paid = np.concatenate([[np.nan], price])[done]

@@ -17,7 +17,8 @@ from orderbook.report.results import report_of, statistics_frame
 
 # What is compared, by the name in `statistics`.
 _FIGURES: Mapping[str, str] = {
-    "profit": "profit", "fees": "fees", "turnover": "turnover", "margin": "profit, bp of turnover",
+    "profit": "profit", "fees": "fees", "funding": "funding", "turnover": "turnover",
+    "margin": "profit, bp of turnover",
     "max_drawdown": "drawdown", "sharpe": "Sharpe", "sortino": "Sortino", "orders": "orders",
     "refused": "refused", "fills": "fills", "maker": "filled as maker", "hits": "hit rate",
     "position": "position at the end", "max_position": "greatest position",

@@ -145,12 +145,14 @@ def _swept(report: Report) -> Iterator[str]:
 
 
 _HEADS = (
-    "profit", "fees", "turnover", "max drawdown", "Sharpe", "t-value", "fills", "hit rate", "margin, bps",
-    "invested", "position",
+    "profit", "fees", "funding", "turnover", "max drawdown", "Sharpe", "t-value", "fills", "hit rate",
+    "margin, bps", "invested", "position",
 )  # fmt: skip
 
 
-_MONEY = frozenset(("profit", "fees", "turnover", "max drawdown", "spread", "adverse", "inventory"))
+_MONEY = frozenset(
+    ("profit", "fees", "funding", "turnover", "max drawdown", "spread", "adverse", "inventory")
+)
 
 
 def _numbers_table(first: str, rows: Sequence[tuple[str, Statistics]]) -> str:
@@ -159,7 +161,7 @@ def _numbers_table(first: str, rows: Sequence[tuple[str, Statistics]]) -> str:
 
 def _row(one: Statistics) -> list[str]:
     return [
-        number_text(one.profit), number_text(one.fees), number_text(one.turnover),
+        number_text(one.profit), number_text(one.fees), number_text(one.funding), number_text(one.turnover),
         number_text(one.max_drawdown), number_text(one.sharpe, 3), number_text(one.steadiness, 3),
         f"{one.fills:,}", _hits(one), number_text(one.margin, 3),
         _percent(one.invested), number_text(one.position),
@@ -239,7 +241,7 @@ def _instruments(report: Report, name: str) -> Iterator[str]:
 
 def _attribution(report: Report, name: str) -> Iterator[str]:
     own = report.attribution.filter(pl.col("strategy") == name)
-    columns = ("profit", "spread", "adverse", "inventory", "fees")
+    columns = ("profit", "spread", "adverse", "inventory", "fees", "funding")
     currencies = {(one.venue, one.symbol): one.currency for one in report.statistics[name]}
     rows = [
         (
@@ -255,7 +257,8 @@ def _attribution(report: Report, name: str) -> Iterator[str]:
         yield section(
             "Where the profit came from", money_table("instrument", columns, _MONEY, rows),
             note="Profit is spread (fills against the mid just after them), what the mid did within "
-            f"{duration_text(REACH)} of them (adverse below 0), what it did later (inventory), less fees.",
+            f"{duration_text(REACH)} of them (adverse below 0), what it did later (inventory), less fees, "
+            "with funding.",
         )  # fmt: skip
 
 

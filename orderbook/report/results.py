@@ -24,6 +24,7 @@ from orderbook.report.accounts import (
     closed_profits,
     contracts_of,
     fills_of,
+    funding_of,
 )
 from orderbook.report.market import (
     Instrument,
@@ -45,14 +46,13 @@ _DAY = 86_400 * 10**9
 class Statistics:
     """What a strategy did with an instrument, or (venue and symbol None) with all.
 
-    profit: at the mid at the end, after `fees`; gross of them `profit + fees`. turnover: sum of what the
-    fills were worth; all in `currency`, the quote's, of inverse contracts the base, "" where it is not known,
-    or there are several. trades: fills that closed
-    something, of which `hits` (a share) earned after their own fee, the oldest first. steadiness: of the
-    changes of equity every `step` ns, their mean over its standard error (a t-value); None where they are
-    fewer than 30 or do not vary. sharpe: their mean over their deviation, scaled to a year of 365 days; None
-    under SHARPE_DAYS, whose year would be made up; sortino: likewise over the root of the mean square of
-    losses.
+    profit: at the mid at the end, after `fees`, with `funding`, what positions received. turnover: sum of
+    what the fills were worth; all in `currency`, the quote's, of inverse contracts the base, "" where it is
+    not known, or there are several. trades: fills that closed something, of which `hits` (a share) earned
+    after their own fee, the oldest first. steadiness: of the changes of equity every `step` ns, their mean
+    over its standard error (a t-value); None where they are fewer than 30 or do not vary. sharpe: their mean
+    over their deviation, scaled to a year of 365 days; None under SHARPE_DAYS, whose year would be made up;
+    sortino: likewise over the root of the mean square of losses.
     invested: share of the time with a position. margin: profit in basis points of the turnover.
     """
 
@@ -62,6 +62,7 @@ class Statistics:
     currency: str
     profit: float
     fees: float
+    funding: float
     turnover: float
     margin: float | None
     max_drawdown: float
@@ -89,7 +90,7 @@ def statistics_of(account: Account, orders: pl.DataFrame) -> list[Statistics]:
         placed = own.filter((pl.col("venue") == venue) & (pl.col("symbol") == symbol))
         lost = one.worth - np.maximum(np.maximum.accumulate(one.worth), 0)
         found.append(
-            _numbers(account.strategy, venue, symbol, one.times, one.worth, lost, fills, placed)
+            _numbers(account, venue, symbol, one.times, one.worth, lost, fills, placed)
             | {
                 "currency": account.contracts[venue, symbol].currency,
                 "position": float(one.position[-1]),
@@ -101,9 +102,7 @@ def statistics_of(account: Account, orders: pl.DataFrame) -> list[Statistics]:
     for one in account.holdings.values():
         places = np.searchsorted(one.times, account.times, side="right") - 1
         invested |= np.where(places >= 0, one.position[np.maximum(places, 0)] != 0, False)
-    whole = _numbers(
-        account.strategy, None, None, account.times, account.equity, account.drawdown, account.fills, own
-    )
+    whole = _numbers(account, None, None, account.times, account.equity, account.drawdown, account.fills, own)
     whole |= {
         "currency": account.currency,
         "trades": sum(one["trades"] for one in found),
@@ -126,7 +125,7 @@ def statistics_frame(statistics: list[Statistics]) -> pl.DataFrame:
 
 
 def _numbers(
-    strategy: str,
+    account: Account,
     venue: str | None,
     symbol: str | None,
     times: NDArray[np.int64],
@@ -139,9 +138,12 @@ def _numbers(
     profit = float(equity[-1]) if len(equity) else 0.0
     closed = [] if venue is None else [one for one in closed_profits(fills) if one is not None]
     sharpe, sortino, steadiness, step = ratios(times, equity)
+    paid = account.funding
+    if venue is not None:
+        paid = paid.filter((pl.col("venue") == venue) & (pl.col("symbol") == symbol))
     return {
-        "strategy": strategy, "venue": venue, "symbol": symbol, "profit": profit,
-        "fees": float(fills["fee"].sum()), "turnover": turnover,
+        "strategy": account.strategy, "venue": venue, "symbol": symbol, "profit": profit,
+        "fees": float(fills["fee"].sum()), "funding": float(paid["amount"].sum()), "turnover": turnover,
         "margin": 10_000 * profit / turnover if turnover else None,
         "max_drawdown": -float(drawdown.min(initial=0.0)) + 0.0, "sharpe": sharpe,
         "sortino": sortino, "steadiness": steadiness, "step": step,
@@ -155,7 +157,7 @@ def _numbers(
 REACH = 10**9
 _ATTRIBUTION = {
     **dict.fromkeys(("strategy", "venue", "symbol"), pl.String),
-    **dict.fromkeys(("profit", "spread", "adverse", "inventory", "fees"), pl.Float64),
+    **dict.fromkeys(("profit", "spread", "adverse", "inventory", "fees", "funding"), pl.Float64),
 }  # fmt: skip
 
 
@@ -165,7 +167,8 @@ def attributed(
     known: Sequence[int],
     contracts: Contracts | None = None,
 ) -> pl.DataFrame:
-    """Where the profit of a strategy came from in each instrument: spread + adverse + inventory - fees.
+    """Where the profit of a strategy came from in each instrument: spread + adverse + inventory - fees +
+    funding.
 
     spread: what its fills were better than the mid just after them. adverse: what the mid did within REACH
     of them. inventory: what it did later, until the end. Only where mids are known at REACH.
@@ -184,7 +187,9 @@ def attributed(
         parts = [change * (at_fill - price), change * (later - at_fill), change * (end - later)]
         fees = float(own["fee"].sum())
         sums = [float(part.sum()) for part in parts]
-        rows.append((account.strategy, venue, symbol, sum(sums) - fees, *sums, fees))
+        paid = account.funding.filter((pl.col("venue") == venue) & (pl.col("symbol") == symbol))
+        funding = float(paid["amount"].sum())
+        rows.append((account.strategy, venue, symbol, sum(sums) - fees + funding, *sums, fees, funding))
     return pl.DataFrame(rows, schema=_ATTRIBUTION, orient="row")
 
 
@@ -242,7 +247,7 @@ def report_of(job: Job) -> Report:
     if not job.manifest.strategies:
         raise UserError(f"{job.folder}: no strategy was run; a report needs backtest --strategy MODULE:CLASS")
     mids = mids_of(job.table("market"))
-    contracts = contracts_of(job)
+    contracts, funding = contracts_of(job), funding_of(job)
     changes, fills = job.order_changes(), fills_of(job.fills(), contracts)
     orders = job.orders()
     names = tuple(job.manifest.strategies)
@@ -256,7 +261,7 @@ def report_of(job: Job) -> Report:
     kept = _Kept()
     fills_by, orders_by = _by_strategy(fills), _by_strategy(orders)
     for name in names:
-        account = account_of(name, fills_by.get(name, fills.clear()), mids, contracts)
+        account = account_of(name, fills_by.get(name, fills.clear()), mids, contracts, funding)
         statistics[name] = statistics_of(account, orders_by.get(name, orders.clear()))
         worth[name] = _worth(account, bounds)
         marked.append(markouts(name, account.fills, mids, times))

@@ -53,8 +53,8 @@ def trades_of(account: Account) -> pl.DataFrame:
 
 def profits_by(account: Account, period: Literal["1d", "1mo"]) -> pl.DataFrame:
     """A row for each UTC day or month with a sample or a fill: strategy, when it begins (`time`), what equity
-    gained in it (`profit`, after `fees`), `turnover`, `fills`, and the `equity` at its end. Fees and turnover
-    are as they were paid, each in its instrument's currency."""
+    gained in it (`profit`, after `fees`, with `funding`), `turnover`, `fills`, and the `equity` at its end.
+    Fees, funding and turnover are as they were paid, each in its instrument's currency."""
     at = pl.col("time").cast(TIME).dt.truncate(period)
     ends = (
         pl.DataFrame({"time": account.times, "equity": account.equity})
@@ -66,13 +66,15 @@ def profits_by(account: Account, period: Literal["1d", "1mo"]) -> pl.DataFrame:
         (pl.col("change").abs() * pl.col("worth").abs()).sum().alias("turnover"),
         pl.len().cast(pl.Int64).alias("fills"),
     )
+    of_funding = account.funding.group_by(at).agg(pl.col("amount").sum().alias("funding"))
     return (
         ends.join(of_fills, "time", "left", maintain_order="left")
-        .with_columns(pl.col("fees", "turnover").fill_null(0.0), pl.col("fills").fill_null(0))
+        .join(of_funding, "time", "left", maintain_order="left")
+        .with_columns(pl.col("fees", "funding", "turnover").fill_null(0.0), pl.col("fills").fill_null(0))
         .with_columns(profit=pl.col("equity") - pl.col("equity").shift(1, fill_value=0.0))
         .select(
             pl.lit(account.strategy).alias("strategy"),
-            *("time", "profit", "fees", "turnover", "fills", "equity"),
+            *("time", "profit", "fees", "funding", "turnover", "fills", "equity"),
         )
     )
 

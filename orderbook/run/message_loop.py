@@ -84,8 +84,9 @@ BETWEEN, IN_BOOKS, IN_VIEWS = range(3)
 # Why the loop comes back: at the end of the events; at a message without an end; at one that holds a STATE or
 # an INSTRUMENT; between the books and the views of one that is told to somebody; for room; since rows are
 # outside of a declared range; as `run_columns` has stopped; at the end of a message, where it goes `alone`;
-# there, where compiled methods have asked for what Python is to look at.
-DONE, OPEN, STATES, WOKEN, ROOM, OUTSIDE, STOPPED, ENDED, ASKED = range(9)
+# there, where compiled methods have asked for what Python is to look at; before the books, as funding is
+# paid.
+DONE, OPEN, STATES, WOKEN, ROOM, OUTSIDE, STOPPED, ENDED, ASKED, PAID = range(10)
 
 _LAST = int(Flag.LAST)
 _TOLD_APART = 1 << Action.STATE | 1 << Action.INSTRUMENT
@@ -134,12 +135,14 @@ def _begin(loop: Record) -> int:
 
 
 @jit()
-def _start_books(loop: Record, context: Record) -> None:
-    """The books are about to apply the message at hand."""
+def _start_books(loop: Record, context: Record) -> bool:
+    """The books are about to apply the message at hand; whether funding is paid before."""
     loop.phase = IN_BOOKS
     context.written = 0
-    if loop.conditions != 0:
-        arrivals(loop.conditions, loop.events + _EVENT_BYTES * loop.first, loop.told_by)
+    if loop.conditions == 0:
+        return False
+    paid: bool = arrivals(loop.conditions, loop.events + _EVENT_BYTES * loop.first, loop.told_by)
+    return paid
 
 
 @jit()
@@ -225,7 +228,8 @@ def _run(loop_at: int) -> int:
             why = _begin(loop)
             if why != DONE:
                 return why
-            _start_books(loop, context)
+            if _start_books(loop, context):
+                return PAID
         if loop.phase == IN_BOOKS:
             loop.place = apply_range(loop.books, loop.events, _EVENT_BYTES, loop.place, loop.end, loop.count)
             if loop.place < loop.end:
@@ -436,6 +440,9 @@ class MessageLoop:
             self._meet()
         elif why == ASKED:
             self._ask()
+        elif why == PAID:
+            # What accounts are worth is another from here on.
+            self._feed.host.leave_loop()
         elif why == OPEN or why == STATES:
             self._apart(len(self._events) if why == OPEN else self._message_end())
         elif why != DONE:

@@ -8,6 +8,7 @@ instruments have in the run that wrote it.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +19,8 @@ from orderbook.strategies.execution.contract_money import ContractMoney
 OrderSide = Literal["buy", "sell"]
 Liquidity = Literal["maker", "taker"]
 OrderStatus = Literal["sent", "resting", "filled", "cancelled", "refused", "waiting"]
+# Decimal places of rates of funding.
+RATE_SCALE = 12
 # Of orders that are not done.
 OPEN = ("sent", "resting", "waiting")
 
@@ -90,13 +93,31 @@ class Position(msgspec.Struct, frozen=True):
         return Position(self.strategy, self.venue, self.symbol, self.volume + volume, self.fees + fill.fee)
 
 
+class FundingPayment(msgspec.Struct, frozen=True):
+    """Funding of a position: a row of the table `payments` of a backtest.
+
+    ts: when it was due at the exchange, ns. volume: what was held, below 0 when short. price: by which it was
+    valued, the mark price or the mid. rate: what longs pay. amount: what was received, below 0 paid, in the
+    currency of the settlement.
+    """
+
+    ts: int
+    strategy: str
+    venue: str
+    symbol: str
+    volume: Decimal
+    price: Decimal
+    rate: Decimal
+    amount: Decimal
+
+
 ORDER_COLUMNS = Order.__struct_fields__
 FILL_COLUMNS = Fill.__struct_fields__
 POSITION_COLUMNS = Position.__struct_fields__
 
 
-def row_of(value: Order | Fill | Position) -> dict[str, Any]:
-    """The row of a relation that an order, a fill or a position is."""
+def row_of(value: Order | Fill | Position | FundingPayment) -> dict[str, Any]:
+    """The row of a relation or a table that it is."""
     return msgspec.structs.asdict(value)
 
 
@@ -112,9 +133,9 @@ class Execution(msgspec.Struct, frozen=True):
 class Holding(msgspec.Struct):
     """What is held of an instrument: lots, below 0 when short.
 
-    cash and realised profit are in worth (see ContractMoney) times lots, before fees; fees in 1e-8 of the
-    currency. entries: (lots, worth) of what was bought or sold to hold it, the oldest first, which leaves
-    first.
+    cash and realised profit are in worth (see ContractMoney) times lots, before fees; fees and funding, what
+    was received, in 1e-8 of the currency. entries: (lots, worth) of what was bought or sold to hold it, the
+    oldest first, which leaves first.
     """
 
     lots: int = 0
@@ -122,6 +143,7 @@ class Holding(msgspec.Struct):
     realised: int = 0
     fees: int = 0
     entries: list[tuple[int, int]] = []
+    funding: int = 0
 
     def trade(self, lots: int, worth: int, fee: int) -> None:
         """Books an execution at a price of this worth."""
@@ -149,6 +171,7 @@ class SavedHolding(msgspec.Struct, frozen=True):
     realised: str | int
     fees: int
     entries: list[tuple[int, int]]
+    funding: int = 0
 
 
 class Ledger:
@@ -171,6 +194,14 @@ class Ledger:
         holding = self._holdings.setdefault(execution.instrument, Holding())
         money = self.money(execution.instrument)
         holding.trade(execution.lots, money.worth(execution.ticks), execution.fee)
+
+    def pay(self, instrument: int, lots: int, price: int, rate: int) -> int:
+        """Books funding of so many lots, at a price in 1e-8 and a rate in 1e-12; what is received, 1e-8,
+        rounded half to even."""
+        holding = self._holdings.setdefault(instrument, Holding())
+        amount = -round(self.money(instrument).value_at(lots, price) * Fraction(rate, 10**RATE_SCALE))
+        holding.funding += amount
+        return amount
 
     def __iter__(self) -> Iterator[tuple[int, Holding]]:
         """(instrument, what is held of it) of all that were traded, by index."""
@@ -206,6 +237,10 @@ class Ledger:
         """Fees paid; below 0 when rebates are more."""
         return fee_amount(self._holdings[instrument].fees)
 
+    def funding(self, instrument: int) -> Decimal:
+        """Funding received; below 0 paid."""
+        return fee_amount(self._holdings[instrument].funding)
+
     def amount(self, instrument: int, value: int) -> Decimal:
         """Worth times lots of an instrument as an amount of its settlement currency."""
         return self.money(instrument).amount(value)
@@ -213,19 +248,21 @@ class Ledger:
     def save(self) -> dict[int, SavedHolding]:
         """The holdings by instrument."""
         return {
-            index: SavedHolding(one.lots, str(one.cash), str(one.realised), one.fees, [*one.entries])
+            index: SavedHolding(
+                one.lots, str(one.cash), str(one.realised), one.fees, [*one.entries], one.funding
+            )
             for index, one in self
         }
 
     def load(self, saved: Mapping[int, SavedHolding], indexes: Sequence[int]) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run."""
         for index, one in saved.items():
-            own = Holding(one.lots, int(one.cash), int(one.realised), one.fees, [*one.entries])
+            own = Holding(one.lots, int(one.cash), int(one.realised), one.fees, [*one.entries], one.funding)
             self._holdings[indexes[index]] = own
 
 
 def fee_amount(units: int) -> Decimal:
-    """A fee in units of 1e-8 as an amount."""
+    """A fee, or funding, in units of 1e-8 as an amount."""
     return Decimal(units).scaleb(-SCALE)
 
 
@@ -234,9 +271,9 @@ class PositionSummary:
     """One instrument: volume held (negative: short), cash paid and received, both valued at `mark`.
 
     mark: the mid price now; None, as is `profit`, where a side of the book is empty. fees: paid, below 0 when
-    rebates are more; cash is before fees, profit after them. realised: profit of what was closed, the oldest
-    first, before fees. All are in the quote currency, of an inverse contract in the base, `currency`, ""
-    where that is not known. size: what one of the volumes is.
+    rebates are more; funding: received, below 0 paid; cash is before both, profit after them. realised:
+    profit of what was closed, the oldest first, before both. All are in the quote currency, of an inverse
+    contract in the base, `currency`, "" where that is not known. size: what one of the volumes is.
     """
 
     venue: str
@@ -250,6 +287,7 @@ class PositionSummary:
     currency: str = ""
     inverse: bool = False
     size: Decimal = Decimal(1)
+    funding: Decimal = Decimal(0)
 
     @property
     def quoted_profit(self) -> Decimal | None:
@@ -261,7 +299,7 @@ class PositionSummary:
     @property
     def unrealised(self) -> Decimal | None:
         """Profit of what is held, at the mark; None where there is none."""
-        return None if self.profit is None else self.profit + self.fees - self.realised
+        return None if self.profit is None else self.profit + self.fees - self.funding - self.realised
 
     def joined(self, other: "PositionSummary") -> "PositionSummary":
         """Two positions in the instrument, valued at the one mark."""
@@ -269,7 +307,10 @@ class PositionSummary:
         profit = None if None in profits else sum((p for p in profits if p is not None), Decimal(0))
         position, cash = self.position + other.position, self.cash + other.cash
         fees, realised = self.fees + other.fees, self.realised + other.realised
-        return replace(self, position=position, cash=cash, profit=profit, fees=fees, realised=realised)
+        funding = self.funding + other.funding
+        return replace(
+            self, position=position, cash=cash, profit=profit, fees=fees, realised=realised, funding=funding
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from orderbook.core.errors import DataError
 from orderbook.market.events import Events, Side
 from orderbook.market.instruments import SCALE, Instruments, fixed_point
 from orderbook.strategies.execution.account import (
+    FundingPayment,
     Order,
     OrderSide,
     OrderUpdate,
@@ -226,6 +227,10 @@ class ExecutionClient(Protocol):
 
     def positions(self) -> Iterator[PositionSummary]:
         """Every instrument that was traded, as far as was told."""
+
+    @property
+    def payments(self) -> Sequence[FundingPayment]:
+        """Funding of its positions that was paid since it was made."""
 
     def places(self, instrument: int) -> Iterable[Mapping[str, object]]:
         """The orders that rest, for people to see: id, side, price (ticks), left and ahead (lots)."""

@@ -66,10 +66,12 @@ class ContractMoney:
 
     def value(self, lots: int, ticks: int) -> Fraction:
         """The value of an execution, above 0, in 1e-8 of the settlement currency."""
-        one = self._one
-        if self.inverse:
-            return Fraction(lots * one.lot_scale * self._scaled, max(ticks, 1) * one.tick_scale)
-        return Fraction(lots * one.lot_scale * abs(ticks) * one.tick_scale * self._scaled, 10 ** (2 * SCALE))
+        return self.value_at(lots, (max(ticks, 1) if self.inverse else abs(ticks)) * self._one.tick_scale)
+
+    def value_at(self, lots: int, price: int) -> Fraction:
+        """The value of lots, below 0 of a short position, at a price above 0 in 1e-8; in 1e-8, likewise."""
+        scaled = lots * self._one.lot_scale * self._scaled
+        return Fraction(scaled, price) if self.inverse else Fraction(scaled * price, 10 ** (2 * SCALE))
 
     def quoted(self, lots: int, ticks: int) -> Fraction:
         """The value of an execution, above 0, in 1e-8 of the quote currency."""

@@ -19,6 +19,7 @@ from orderbook.market.book_state import ASK, BID, CONTEXT, book_of, ladder_of
 from orderbook.market.events import BookState
 from orderbook.strategies.execution.displayed_volume import WORST, filled, forget_passed, take, takeable
 from orderbook.strategies.execution.exchange_state import (
+    ACCOUNT,
     BOARD,
     BOOK_SYNCING,
     CANCELLED,
@@ -37,6 +38,7 @@ from orderbook.strategies.execution.exchange_state import (
     NOTHING_LEFT,
     NOTHING_TO_REDUCE,
     ORDERS,
+    PAYMENT,
     PLACE,
     REFUSED,
     RESTING,
@@ -50,6 +52,7 @@ from orderbook.strategies.execution.exchange_state import (
     message_at,
     offset_of,
     order_at,
+    payment_at,
     pushed,
 )
 from orderbook.strategies.execution.own_orders import (
@@ -71,6 +74,7 @@ from orderbook.strategies.execution.stop_prices import (
     first_reached,
     is_reached,
     note_reached,
+    touch_of,
 )
 
 _context_at = record_at(CONTEXT)
@@ -79,6 +83,7 @@ _MESSAGE_BYTES = MESSAGE.itemsize
 _SESSION_BYTES = 24
 _BIDS, _ASKS = offset_of(BOARD, "bids"), offset_of(BOARD, "asks")
 _MESSAGES = offset_of(BOARD, "messages")
+_PAYMENTS, _PAYMENT_BYTES = offset_of(ACCOUNT, "payments"), PAYMENT.itemsize
 _VECTOR_BYTES = 32
 # A day in ns; the first of 1970 was a Thursday.
 _DAY, _FIRST_WEEKDAY = 24 * 60 * 60 * 10**9, 3
@@ -340,6 +345,7 @@ def _act(board: int, message_address: int, time: int) -> int:
     """A message has arrived: MESSAGE at an address."""
     own, message = board_at(board), message_at(message_address)
     context = _context_at(account_at(own.account).books)
+    own.seen = max(own.seen, time)
     while own.expires < time:
         _expire(context, board, own.expires)
     if message.kind == PLACE:
@@ -356,19 +362,41 @@ def _act(board: int, message_address: int, time: int) -> int:
     return 0
 
 
+@jit()
+def _pay(context: Record, own: Record, time: int) -> int:
+    """What is held pays funding that is due then, or gets it, at the mark price; 1 where it does."""
+    book = book_of(context, own.instrument)
+    price: int = book.mark
+    if price == 0:
+        has_bid, bid = touch_of(context, own, BID)
+        has_ask, ask = touch_of(context, own, ASK)
+        price = (bid + ask) * own.tick_scale // 2 if has_bid and has_ask else 0
+    own.seen = time
+    if own.position == 0 or price == 0 or book.rate == 0:
+        return 0
+    payment = payment_at(pushed(own.account + _PAYMENTS, _PAYMENT_BYTES))
+    payment.time, payment.instrument, payment.lots = time, own.instrument, own.position
+    payment.price, payment.rate = price, book.rate
+    return 1
+
+
 @exported
 def arrive(board: int, time: int) -> int:
-    """Before a message of this time at the exchange changes the book: what has arrived earlier acts, and
-    what was good until then ends."""
-    own = board_at(board)
+    """Before a message of this time at the exchange changes the book: what has arrived earlier acts, what was
+    good until then ends, and funding is paid; 1 where it is."""
+    own, paid = board_at(board), 0
     context = _context_at(account_at(own.account).books)
     while True:
         arrival = LAST
         if own.messages_first < own.messages_count:
             arrival = message_at(own.messages + _MESSAGE_BYTES * own.messages_first).arrival
-        if min(arrival, own.expires) >= time:
-            return 0
-        if arrival <= own.expires:
+        funding: int = book_of(context, own.instrument).paid_at
+        if own.seen < funding and funding <= min(time, arrival, own.expires):
+            paid = max(paid, _pay(context, own, funding))
+        elif min(arrival, own.expires) >= time:
+            own.seen = max(own.seen, time)
+            return paid
+        elif arrival <= own.expires:
             _act(board, own.messages + _MESSAGE_BYTES * own.messages_first, arrival)
             dropped(board + _MESSAGES, 1)
         else:

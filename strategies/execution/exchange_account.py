@@ -38,6 +38,7 @@ from orderbook.strategies.execution.exchange_state import (
     NOTHING_LEFT,
     NOTHING_TO_REDUCE,
     ORDER,
+    PAYMENT,
     PLACE,
     QUEUES,
     REPORT,
@@ -69,6 +70,7 @@ _OF_ORDER = {
 }
 _WORD = 8
 _DUE, _NUMBERS, _TOLD_APART = ((ACCOUNT.names or ()).index(name) for name in ("due", "numbers", "told_apart"))
+_POSITION = (BOARD.names or ()).index("position")
 _LOT = (BOARD.names or ()).index("proportional")
 # The first and the end of each vector of a board.
 _ENDS = tuple(
@@ -76,6 +78,7 @@ _ENDS = tuple(
     for name in ("bids", "asks", "stops", "entering", "taken_bids", "taken_asks", "messages")
 )
 _REPORT_WORDS = struct.Struct(f"<{len(REPORT.names or ())}q")
+_PAYMENT_WORDS = struct.Struct(f"<{len(PAYMENT.names or ())}q")
 _OWN_FILLS = (REPORT.names or ()).index("fills")
 _FILL_WORDS = struct.Struct(f"<{len(FILL.names or ())}q")
 _ADDRESSES = ("ahead", "count", "profit", "loss")
@@ -113,6 +116,16 @@ class Filled(NamedTuple):
     lots: int
     ticks: int
     maker: int
+
+
+class Payment(NamedTuple):
+    """Funding of a position; see PAYMENT."""
+
+    time: int
+    instrument: int
+    lots: int
+    price: int
+    rate: int
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -270,6 +283,18 @@ class ExchangeAccount:
         """Takes the first so many, FILL[count]."""
         return np.frombuffer(exchange.take_fills(self.address, count) if count else b"", FILL)
 
+    def take_payments(self) -> list[Payment]:
+        """Takes what funding was paid since it was asked last."""
+        row = self._accounts[0]
+        if row["payments_first"] == row["payments_count"]:
+            return []
+        return [Payment(*words) for words in _PAYMENT_WORDS.iter_unpack(exchange.take_payments(self.address))]
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything is held, on which funding may be paid."""
+        return any(words[_POSITION] for words in self._board_words.values())
+
     def text(self, code: int, one: Instrument) -> str | None:
         """What a reason says, of an order to an instrument."""
         return self._text(code, one)
@@ -325,6 +350,7 @@ class ExchangeAccount:
                 for index, board in boards
                 for at in _alive(board[0], ("entering",))
             ],
+            {index: int(board[0]["seen"]) for index, board in boards},
         )
 
     def load(self, saved: "SavedExchange", indexes: Sequence[int]) -> None:
@@ -351,6 +377,9 @@ class ExchangeAccount:
         for index, arrival in saved.arrivals.items():
             self.board(indexes[index])
             self._boards[indexes[index]]["arrival"] = arrival
+        for index, seen in saved.seen.items():
+            self.board(indexes[index])
+            self._boards[indexes[index]]["seen"] = seen
         for report in saved.reports:
             self._load_report(report, indexes[report.instrument])
         row["numbers"], row["last_due"] = saved.numbers, saved.last_due
@@ -430,7 +459,8 @@ class SavedExchange(msgspec.Struct, frozen=True):
     `resting` are the orders of each instrument that rest or wait for their stop, `entering` those that come
     once its book is valid, `taken` (instrument, side, price, lots), `executes` the
     instruments whose feeds tell executions of orders, `numbers` how many messages were sent, `arrivals` by
-    instrument the last arrival, `last_due` that of the last report.
+    instrument the last arrival, `last_due` that of the last report, `seen` by instrument the time until which
+    funding is paid.
     """
 
     resting: list[tuple[int, list[SavedOrder]]]
@@ -442,6 +472,7 @@ class SavedExchange(msgspec.Struct, frozen=True):
     arrivals: dict[int, int]
     last_due: int
     entering: list[tuple[int, SavedOrder]] = []
+    seen: dict[int, int] = {}
 
 
 def ahead_of(order: np.void) -> list[tuple[int, int]]:
@@ -555,5 +586,5 @@ def _release(accounts: NDArray[np.void], boards: Mapping[int, NDArray[np.void]])
             _free(address)
         for name in ("bids", "asks", "stops", "entering", "taken_bids", "taken_asks", "messages"):
             free_memory(int(board[0][name]))
-    for name in ("reports", "fills"):
+    for name in ("reports", "fills", "payments"):
         free_memory(int(accounts[0][name]))

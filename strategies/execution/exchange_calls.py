@@ -9,6 +9,7 @@ from orderbook.strategies.execution.exchange_state import (
     ACCOUNT,
     FILL,
     LAST,
+    PAYMENT,
     REPORT,
     account_at,
     dropped,
@@ -27,6 +28,7 @@ from orderbook.strategies.execution.own_orders import (
 from orderbook.strategies.execution.queue_position import actions_of
 
 _REPORTS, _FILLS = offset_of(ACCOUNT, "reports"), offset_of(ACCOUNT, "fills")
+_PAYMENTS, _PAYMENT_BYTES = offset_of(ACCOUNT, "payments"), PAYMENT.itemsize
 _TAKEN = offset_of(ACCOUNT, "taken")
 _REPORT_BYTES, _FILL_BYTES = REPORT.itemsize, FILL.itemsize
 
@@ -151,6 +153,15 @@ def take_reports(account: int, now: int) -> int:
     if end < own.reports_count:
         own.due = report_at(own.reports + _REPORT_BYTES * end).due
     _take_first(own, account + _REPORTS, count, _REPORT_BYTES)
+    taken: int = account + _TAKEN
+    return taken
+
+
+@called_with("i", "y")
+def take_payments(account: int) -> int:
+    """Takes all PAYMENTs."""
+    own = account_at(account)
+    _take_first(own, account + _PAYMENTS, own.payments_count - own.payments_first, _PAYMENT_BYTES)
     taken: int = account + _TAKEN
     return taken
 

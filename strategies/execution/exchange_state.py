@@ -110,6 +110,7 @@ BOARD = np.dtype(
         ("position", "i8"),  # lots held, as far as the exchange knows
         ("expires", "i8"),  # the least `good_until` of its orders, ns; LAST: none has one
         ("stirred", "i8"),  # whether orders are to be looked at, as one has filled or ended
+        ("seen", "i8"),  # the exchange's time until which funding is paid, ns
     ]
 )
 ORDERS = 4
@@ -150,10 +151,14 @@ REPORT = np.dtype(
 
 FILL = np.dtype([("time", "i8"), ("lots", "i8"), ("ticks", "i8"), ("maker", "i8")])
 
+# Funding that a position pays, or gets: when, on so many lots, at a price in 1e-8 and a rate in 1e-12.
+PAYMENT = np.dtype([(name, "i8") for name in ("time", "instrument", "lots", "price", "rate")])
+
 ACCOUNT = np.dtype(
     [
         *vector("reports"),
         *vector("fills"),
+        *vector("payments"),
         ("due", "i8"),  # of the first report; LAST: there is none
         ("books", "i8"),  # address of the books' CONTEXT
         ("instant", "i8"),  # whether everything is told at once
@@ -186,6 +191,7 @@ board_at = record_at(BOARD)
 message_at = record_at(MESSAGE)
 report_at = record_at(REPORT)
 fill_at = record_at(FILL)
+payment_at = record_at(PAYMENT)
 account_at = record_at(ACCOUNT)
 
 _FIRST_ROOM = 8

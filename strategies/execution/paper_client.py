@@ -40,8 +40,10 @@ from orderbook.market.events import Events, Side
 from orderbook.market.instruments import Instruments
 from orderbook.strategies.execution.account import (
     OPEN,
+    RATE_SCALE,
     Execution,
     Fill,
+    FundingPayment,
     Ledger,
     Order,
     OrderUpdate,
@@ -110,6 +112,8 @@ class PaperClient:
         # The one that is being sent, where it is not known before it is answered.
         self._new: Order | None = None
         self.stirred: set[int] = set()
+        # Funding since the start.
+        self._payments: list[FundingPayment] = []
 
     @property
     def account(self) -> int:
@@ -151,9 +155,11 @@ class PaperClient:
 
     def note_worth(self, worth: AccountWorth) -> None:
         """Tells it what the account is worth, and of what."""
+        self._take_payments()
         cash, held = Decimal(0), {}
         for index, holding in self._ledger:
-            cash = EXACT.add(cash, EXACT.subtract(self._ledger.cash(index), self._ledger.fees(index)))
+            paid = EXACT.subtract(self._ledger.fees(index), self._ledger.funding(index))
+            cash = EXACT.add(cash, EXACT.subtract(self._ledger.cash(index), paid))
             held[index] = holding.lots
         worth.enter(self._risk.worth, self._risk.peak, cash, held)
 
@@ -243,7 +249,7 @@ class PaperClient:
     @property
     def working(self) -> bool:
         """See ExecutionClient."""
-        if self._exchange is not None and not self._exchange.idle:
+        if self._exchange is not None and (not self._exchange.idle or self._exchange.holds):
             return True
         return self._marks
 
@@ -414,6 +420,7 @@ class PaperClient:
 
     def positions(self) -> Iterator[PositionSummary]:
         """See ExecutionClient; valued at the mid of the book, or not at all where orders are refused."""
+        self._take_payments()
         for index, holding in self._ledger:
             one = self._instruments[index]
             position = one.volume(holding.lots)
@@ -421,11 +428,31 @@ class PaperClient:
             mark = None if one.not_tradable else self._mid(index)
             money = self._ledger.money(index)
             worth = None if mark is None else EXACT.add(cash, money.at(position, mark))
-            profit = None if worth is None else EXACT.subtract(worth, fees)
+            funding = self._ledger.funding(index)
+            profit = None if worth is None else EXACT.add(EXACT.subtract(worth, fees), funding)
             realised = self._ledger.realised(index)
             yield PositionSummary(
                 one.venue, one.symbol, position, cash, mark, profit, fees, realised, currency_of(one),
-                money.inverse, money.size,
+                money.inverse, money.size, funding,
+            )  # fmt: skip
+
+    @property
+    def payments(self) -> Sequence[FundingPayment]:
+        """Funding of its positions since it was made, in the order of the messages that showed it due."""
+        self._take_payments()
+        return self._payments
+
+    def _take_payments(self) -> None:
+        """Brings funding into the ledger."""
+        for time, index, lots, price, rate in (
+            () if self._exchange is None else self._exchange.take_payments()
+        ):
+            one, amount = self._instruments[index], self._ledger.pay(index, lots, price, rate)
+            self._payments.append(
+                FundingPayment(
+                    time, self._requests.strategy, one.venue, one.symbol, one.volume(lots), fee_amount(price),
+                    Decimal(rate).scaleb(-RATE_SCALE), fee_amount(amount),
+                )
             )  # fmt: skip
 
     def places(self, instrument: int) -> Iterable[Mapping[str, object]]:
@@ -438,6 +465,7 @@ class PaperClient:
 
     def save(self) -> SavedAccount:
         """See ExecutionClient."""
+        self._take_payments()
         return SavedAccount(
             None if self._exchange is None else self._exchange.save(),
             list(self._known.values()),
@@ -574,7 +602,7 @@ class PaperClient:
         for position in self.positions():
             profit = position.quoted_profit
             if profit is None and not (position.position or position.inverse):
-                profit = EXACT.subtract(position.cash, position.fees)
+                profit = EXACT.add(EXACT.subtract(position.cash, position.fees), position.funding)
             if profit is None:
                 return
             worth = EXACT.add(worth, profit)

@@ -13,7 +13,7 @@ from orderbook.core.errors import DataError
 from orderbook.market.books import Books
 from orderbook.market.events import Events
 from orderbook.market.instruments import Instruments
-from orderbook.strategies.execution.account import OrderUpdate, PositionSummary
+from orderbook.strategies.execution.account import FundingPayment, OrderUpdate, PositionSummary
 from orderbook.strategies.execution.client import OrderRequest, Requests, SavedAccount
 from orderbook.strategies.execution.contract_money import EXACT
 from orderbook.strategies.execution.order_terms import NO_TERMS, Number
@@ -159,6 +159,11 @@ class RoutedClient:
         yield from self.paper.positions()
         for client in self._venues.values():
             yield from self._held_at(client)
+
+    @property
+    def payments(self) -> Sequence[FundingPayment]:
+        """See ExecutionClient; what a venue pays is not known here."""
+        return self.paper.payments
 
     def places(self, instrument: int) -> Iterable[Mapping[str, object]]:
         """See ExecutionClient."""

@@ -110,13 +110,14 @@ class WakeConditions:
 
 
 @jit()
-def arrivals(conditions: int, events: int, count: int) -> None:
+def arrivals(conditions: int, events: int, count: int) -> bool:
     """A message is about to change the books: what was sent to its instruments arrives, as far as it does
-    before. EVENT[count] at an address are those of its events, from the first on, that say which these are.
+    before; whether funding is paid. EVENT[count] at an address are those of its events, from the first on,
+    that say which these are.
 
     conditions: address of WakeConditions.
     """
-    table = _table_at(conditions)
+    table, paid = _table_at(conditions), 0
     table.followed += 1
     for place in range(count):
         event = _event_at(events + _EVENT_BYTES * place)
@@ -127,7 +128,8 @@ def arrivals(conditions: int, events: int, count: int) -> None:
                 row.message = table.followed
                 sent = event.exchange_time if event.exchange_time else event.receive_time
                 for board in range(row.count):
-                    arrive(load(row.boards + 8 * board), sent)
+                    paid = max(paid, arrive(load(row.boards + 8 * board), sent))
+    return paid != 0
 
 
 @jit()

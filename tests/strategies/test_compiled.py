@@ -1,26 +1,19 @@
 """Compiled methods of strategies: the orders of the same rules in Python, wherever they are called."""
 
-from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from compiled_rules import RULES, Paced, Plain, PlainPaced, Quoter
-from compiled_support import APART, OPTIONS, PROGRAM, in_python  # noqa: F401
+from compiled_support import APART, OPTIONS, PROGRAM, in_python, outcome  # noqa: F401
 from erratic_feed import flow
 from strategy_support import INSTRUMENTS
 
-from orderbook import Strategy
 from orderbook.core.errors import ConfigurationError
 from orderbook.market.events import Flag
-from orderbook.market.instruments import Instruments
 from orderbook.run.pipeline import Pipeline
-from orderbook.strategies.execution.account import OrderUpdate
-from orderbook.strategies.execution.venue_model import TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine
-from orderbook.strategies.runner import Runner
 from orderbook.strategies.strategy import StrategyDefinition
 
 
@@ -29,44 +22,6 @@ class Following(Quoter):
 
     def on_fill(self, fill: Any) -> None:
         assert self.quote >= 0
-
-
-def outcome(
-    kinds: Sequence[type[Strategy]],
-    options: TradingOptions,
-    parts: Sequence[np.ndarray],
-    backend: str,
-    instruments: Instruments = APART,
-) -> Any:
-    """What became of orders, when it was told, what is held, and the strategies' fields."""
-    pipeline = Pipeline(
-        GatedEngine(PROGRAM, backend), instruments,
-        [StrategyDefinition(kind, label=f"s{number}") for number, kind in enumerate(kinds)], trading=options,
-    )  # fmt: skip
-    pipeline.engine.grows = False
-    updates: list[Any] = []
-
-    def note(runner: Runner, update: OrderUpdate) -> None:
-        updates.append((runner.identity, runner.now, pipeline.time, update))
-
-    pipeline.host.observe_orders(note)
-    pipeline.start()
-    for part in parts:
-        pipeline.apply(part, "message")
-    found = [
-        (runner.identity, *(getattr(runner._strategy, name) for name in ("seen", "quote", "mean", "rising")))
-        for runner in pipeline.host._runners
-    ]
-    held = [
-        (name, one.counts, one.account.holdings, Decimal(one.account.worth), Decimal(one.account.peak))
-        for name, one in pipeline.host.save().runners.items()
-    ]
-    pipeline.finish()
-    assert pipeline.host.failures == []
-    by_strategy: dict[str, list[Any]] = {}
-    for identity, *update in updates:
-        by_strategy.setdefault(identity, []).append(update)
-    return by_strategy, found, held
 
 
 @pytest.mark.sampled(6)

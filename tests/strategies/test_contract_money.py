@@ -3,20 +3,16 @@
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from contract_support import SWAP, Account, coin_margined
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation_support import trading
-from strategy_support import event, events, state
 
-from orderbook.core.changes import Dictionary
-from orderbook.market.books import Books
 from orderbook.market.contract_terms import Terms
-from orderbook.market.events import Action, BookState, Side
 from orderbook.market.instruments import FINEST, Instrument, Instruments
 from orderbook.report.accounts import Contract, account_of, closed_profits, fills_of
 from orderbook.report.market import Mids
@@ -24,64 +20,14 @@ from orderbook.report.results import REACH, attributed
 from orderbook.strategies.execution.account import (
     Execution,
     Ledger,
-    OrderUpdate,
     PositionSummary,
     StrategySummary,
 )
-from orderbook.strategies.execution.client import OrderRequest
 from orderbook.strategies.execution.contract_money import ContractMoney, currency_of
 from orderbook.strategies.execution.fees import Fees
-from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.execution.relation_rows import DAY, count_traded, fee_of, tier_of
 
 D = Decimal
-
-
-def coin_margined(size: str = "100", unit: Decimal = FINEST) -> Instrument:
-    """A contract of so many USD, settled in BTC."""
-    terms = Terms(kind="perpetual", settlement="BTC", multiplier=D(size))
-    return Instrument(
-        "binance_futures", "BTC-USD-PERP", "BTCUSD_PERP", D("0.1"), D(1),
-        unit if unit == FINEST else D("0.1"), unit, "inverse", terms,
-    )  # fmt: skip
-
-
-SWAP = Instrument(
-    "okx", "BTC-USDT-PERP", "BTC-USDT-SWAP", D("0.1"), D(1), contract="multiplier",
-    terms=Terms(kind="perpetual", settlement="USDT", multiplier=D("0.01")),
-)  # fmt: skip
-
-
-class Account:
-    """A client of one instrument, whose book has 1,000 at each price that is told."""
-
-    def __init__(self, one: Instrument, risk: dict[str, Any] | None = None, **options: Any) -> None:
-        self.one, instruments = one, Instruments([one])
-        self.books = Books(instruments, Dictionary())
-        own = trading(risk, **options)
-        self.client = PaperClient("S", self.books, instruments, own.simulation, own.risk.of("s"), "S")
-        self.count, self.bid, self.ask = 0, 0, 0
-
-    def quotes(self, bid: str, ask: str) -> None:
-        rows = [event(Action.CLEAR, Side.NONE, 0, 0, 0)]
-        for side, price in ((Side.BID, bid), (Side.ASK, ask)):
-            rows.append(event(Action.LEVEL, side, 0, self.one.ticks(price), self.one.lots("1000")))
-        batch = events([*rows, state(BookState.VALID)], self.count + 1)
-        self.client.before(0, self.count + 1)
-        self.books.apply(batch)
-        self.client.after(0, batch, self.count + 1, self.count + 1)
-
-    def takes(self, side: Any, volume: str, price: str | None = None) -> OrderUpdate:
-        self.count += 1
-        request = OrderRequest(
-            self.count, self.one.symbol, side, volume, price, None, "ioc" if price else "gtc"
-        )
-        return self.client.place(request, self.count)[-1]
-
-    @property
-    def position(self) -> PositionSummary:
-        (found,) = self.client.positions()
-        return found
 
 
 def test_a_coin_margined_contract_by_hand() -> None:

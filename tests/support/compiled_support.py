@@ -1,5 +1,6 @@
 """What tests of compiled methods share: a program, options of trading, the calls that Python makes."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -9,8 +10,13 @@ from simulation_support import trading
 
 import orderbook
 from orderbook.market.instruments import Instrument, Instruments
+from orderbook.run.pipeline import Pipeline
+from orderbook.strategies.execution.account import OrderUpdate
 from orderbook.strategies.execution.recorded_delays import DelayTable
+from orderbook.strategies.execution.venue_model import TradingOptions
+from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.runner import Runner
+from orderbook.strategies.strategy import Strategy, StrategyDefinition
 from orderbook.views.library import packaged_views
 
 PROGRAM = orderbook.compile((packaged_views() / "touch.sql").read_text())
@@ -39,6 +45,44 @@ OPTIONS = {
         fees={"maker": Decimal("0.0001"), "taker": Decimal("0.0007"), "unit": "lot"},
     ),
 }  # fmt: skip
+
+
+def outcome(
+    kinds: Sequence[type[Strategy]],
+    options: TradingOptions,
+    parts: Sequence[np.ndarray],
+    backend: str,
+    instruments: Instruments = APART,
+) -> Any:
+    """What became of orders, when it was told, what is held, and the strategies' fields."""
+    pipeline = Pipeline(
+        GatedEngine(PROGRAM, backend), instruments,
+        [StrategyDefinition(kind, label=f"s{number}") for number, kind in enumerate(kinds)], trading=options,
+    )  # fmt: skip
+    pipeline.engine.grows = False
+    updates: list[Any] = []
+
+    def note(runner: Runner, update: OrderUpdate) -> None:
+        updates.append((runner.identity, runner.now, pipeline.time, update))
+
+    pipeline.host.observe_orders(note)
+    pipeline.start()
+    for part in parts:
+        pipeline.apply(part, "message")
+    found = [
+        (runner.identity, *(getattr(runner._strategy, name) for name in ("seen", "quote", "mean", "rising")))
+        for runner in pipeline.host._runners
+    ]
+    held = [
+        (name, one.counts, one.account.holdings, Decimal(one.account.worth), Decimal(one.account.peak))
+        for name, one in pipeline.host.save().runners.items()
+    ]
+    pipeline.finish()
+    assert pipeline.host.failures == []
+    by_strategy: dict[str, list[Any]] = {}
+    for identity, *update in updates:
+        by_strategy.setdefault(identity, []).append(update)
+    return by_strategy, found, held
 
 
 @pytest.fixture

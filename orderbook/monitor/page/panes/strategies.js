@@ -7,9 +7,9 @@ import { Series } from "../core/series.js";
 import { Table } from "../core/table.js";
 
 const EVERY = 250;
-const POSITIONS = [["symbol", "text"], ["strategy", "text"], ["position", "decimal"], ["profit", "decimal"], ["mark", "decimal"], ["venue", "text"], ["book", "text"], ["cash", "decimal"]];
+const POSITIONS = [["symbol", "text"], ["strategy", "text"], ["position", "decimal"], ["profit", "decimal"], ["mark", "decimal"], ["venue", "text"], ["book", "text"], ["cash", "decimal"], ["funding", "decimal"]];
 // Columns that are left out where all rows have one value, which is told elsewhere; a book that is not valid is told.
-const ALIKE = new Set(["strategy", "venue", "book"]);
+const ALIKE = new Set(["strategy", "venue", "book", "funding"]);
 const ORDERS = [["order", "int"], ["side", "text"], ["price", "decimal"], ["left", "decimal"], ["ahead", "decimal"], ["strategy", "text"]];
 
 export class StrategiesPane extends Pane {
@@ -61,10 +61,10 @@ export class StrategiesPane extends Pane {
     cards.push(...(status.gateways ?? []).map(gateway));
     const none = typeof status.preparing === "string" ? "Strategies begin with the run." : "This run has no strategies.";
     this.#summary.replaceChildren(...(cards.length ? cards : [make("p.empty", {}, none)]));
-    const rows = strategies.flatMap(({ name, positions }) => positions.map((row) => [row.symbol, name, row.position, row.profit, row.mark, row.venue, this.#store.stateOf(row), row.cash]));
+    const rows = strategies.flatMap(({ name, positions }) => positions.map((row) => [row.symbol, name, row.position, row.profit, row.mark, row.venue, this.#store.stateOf(row), row.cash, row.funding]));
     const shown = POSITIONS.flatMap(([name], at) => {
       const values = new Set(rows.map((row) => row[at]));
-      const said = name !== "book" || values.has("valid");
+      const said = name === "funding" ? !rows.some((row) => row[at]) : name !== "book" || values.has("valid");
       return ALIKE.has(name) && values.size < 2 && said ? [] : [at];
     });
     const keys = shown.flatMap((at, place) => (["symbol", "strategy", "venue"].includes(POSITIONS[at][0]) ? [place] : []));
