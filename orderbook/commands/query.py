@@ -30,7 +30,15 @@ from orderbook.jobs.datasets import PARTITION_KEY, PLACE, VERSION_COLUMNS, JobVe
 from orderbook.jobs.folder import Manifest
 from orderbook.jobs.job import Job, open_job
 from orderbook.operations.why import Explanation, why_figures, why_text
-from orderbook.report.comparison import difference, difference_lines, figures, figures_table, job_names
+from orderbook.report.comparison import (
+    counterparts,
+    difference,
+    difference_lines,
+    figures,
+    figures_table,
+    job_names,
+    renamed,
+)
 from orderbook.report.results import report_of
 from orderbook.run.assembly import assemble
 from orderbook.strategies.execution.account import OrderUpdate, StrategySummary, row_of
@@ -112,25 +120,27 @@ def compare(
         told(differences=lines)
         return equal
     jobs = dict(zip(names, map(open_job, folders), strict=True))
-    found = figures(jobs)
+    numbers = figures(jobs)
     if out is not None:
-        _write(found, out)
+        _write(numbers, out)
         return True
     console = Console(highlight=False, soft_wrap=True)
-    console.print(figures_table(found))
+    console.print(figures_table(numbers))
     first = jobs[names[0]]
     lines = {}
     for name in names[1:]:
         console.print()
-        lines[name] = []
+        same = counterparts(first, jobs[name])
+        lines[name] = [f"{own} of {names[0]} is compared with {one} of {name}" for one, own in same.items()]
         for what, own, other in (
             ("changes of orders", first.order_changes(), jobs[name].order_changes()),
             ("fills", first.fills(), jobs[name].fills()),
         ):
-            lines[name] += difference_lines(what, (names[0], name), difference(own, other))
+            found = difference(own, renamed(other, same))
+            lines[name] += difference_lines(what, (names[0], name), found)
         for line in lines[name]:
             console.print(visible(line), markup=False)
-    told(figures=found.to_dicts(), differences=lines)
+    told(figures=numbers.to_dicts(), differences=lines)
     for job in jobs.values():
         warn_incomplete(job.manifest)
     return True

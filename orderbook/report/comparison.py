@@ -42,16 +42,42 @@ def job_names(folders: Sequence[Place]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
+def counterparts(first: Job, other: Job) -> dict[str, str]:
+    """What strategies of `other` are called in `first`, where they have another class there: those of which
+    each job has one that the other has not, in a sweep one of the combination's number."""
+    unmatched: tuple[dict[str, list[str]], dict[str, list[str]]] = {}, {}
+    for own, names, there in zip(
+        unmatched, (first.manifest.strategies, other.manifest.strategies),
+        (other.manifest.strategies, first.manifest.strategies), strict=True,
+    ):  # fmt: skip
+        for name in names:
+            if name not in there:
+                own.setdefault(name.rpartition(":")[0], []).append(name)
+    ours, theirs = unmatched
+    return {
+        theirs[number][0]: names[0]
+        for number, names in ours.items()
+        if len(names) == len(theirs.get(number, ())) == 1
+    }
+
+
+def renamed(rows: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
+    """Rows of strategies, of which some are called otherwise."""
+    return rows.with_columns(pl.col("strategy").replace(names)) if names else rows
+
+
 def figures(jobs: Mapping[str, Job]) -> pl.DataFrame:
-    """(strategy, figure, then a DOUBLE for each job), NULL where a job has none.
+    """(strategy, figure, then a DOUBLE for each job), NULL where a job has none; strategies as the first job
+    calls them.
 
     Raises UserError for a job without strategies.
     """
-    parts = []
+    parts, first = [], next(iter(jobs.values()))
     for name, job in jobs.items():
         report = report_of(job)
         whole = [report.statistics[strategy][0] for strategy in report.strategies]
         frame = statistics_frame(whole).select("strategy", pl.col(*_FIGURES).cast(pl.Float64))
+        frame = renamed(frame, counterparts(first, job))
         parts.append(frame.unpivot(index="strategy", variable_name="figure", value_name=name))
     found = parts[0]
     for part in parts[1:]:

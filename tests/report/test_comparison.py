@@ -4,17 +4,19 @@ from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
-from backtest_support import Follower, job_settings, run, write_records
+from backtest_support import Follower, Renamed, job_settings, run, write_records
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
 
 from orderbook.command_line import status_of
 from orderbook.jobs.job import Job, open_job
-from orderbook.report.comparison import difference, figures, job_names
+from orderbook.report.comparison import counterparts, difference, figures, job_names
 from orderbook.report.results import report_of
 from orderbook.strategies.execution.venue_model import SimulationOptions, TradingOptions, VenueFees
 
@@ -61,6 +63,30 @@ def test_orders_and_fills_are_compared_by_all_that_is_said_of_them(
     assert orders.endswith("are equal in free and paid")
     assert fills == f"fills: 0 equal, {count:,} in free alone, {count:,} in paid alone"
     assert sum(line.startswith("  free: ") and "volume=" in line for line in lines) == 5
+
+
+def test_a_strategy_of_another_class_is_compared(
+    jobs: list[Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = job_settings(tmp_path / "renamed", 1, strategies=(Renamed,), views=())
+    own, _ = run(settings, [str(jobs[0].folder.parent / "flow")])
+    assert status_of(["compare", str(jobs[0].folder), str(own.folder)]) == 0
+    said = capsys.readouterr().out
+    assert "Follower of free is compared with Renamed of renamed" in said
+    assert "changes of orders: all" in said and "alone" not in said
+    found = figures({"free": jobs[0], "renamed": own})
+    assert found["strategy"].unique().to_list() == ["Follower"]
+    assert found["free"].to_list() == found["renamed"].to_list()
+    assert counterparts(jobs[0], own) == {"Renamed": "Follower"} and counterparts(own, own) == {}
+
+
+def test_strategies_of_a_sweep_are_compared_by_their_numbers() -> None:
+    def job(*names: str) -> Any:
+        return SimpleNamespace(manifest=SimpleNamespace(strategies=dict.fromkeys(names)))
+
+    one = job("1:A", "1:Same", "2:A", "2:Same", "3:A", "3:B")
+    other = job("2:C", "1:Same", "1:C", "2:Same", "3:C", "3:D", "4:C")
+    assert counterparts(one, other) == {"1:C": "1:A", "2:C": "2:A"}
 
 
 def test_a_file_takes_the_figures(jobs: list[Job], tmp_path: Path) -> None:

@@ -81,6 +81,10 @@ class Follower(Strategy):
         self.sell(str(self.partition), 1)
 
 
+class Renamed(Follower):
+    """The same under another name."""
+
+
 class Watcher(Follower):
     """The same without partitions: ids are counted over all symbols."""
 
