@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 
 import msgspec
@@ -389,6 +390,20 @@ class StrategyHost:
         self._next_step()
         self._audience.followed(events)
         self._settle()
+
+    def traded(self, events: Events) -> bool:
+        """Tells strategies the trades of a message (EVENT[n]) that has ended, and of which they are told
+        nothing else, then does what they ask for; whether that was nothing."""
+        self._next_step()
+        if self._queue or self._looking or self._replayed:
+            # That comes first.
+            self.after_message(partial(self._audience.traded, events))
+        else:
+            self._audience.traded(events)
+        if not self.asked:
+            return True
+        self._settle()
+        return False
 
     def ticked(self) -> None:
         """Brings a tick to the clients, and does what strategies asked for.

@@ -131,6 +131,11 @@ class MessageDispatcher:
     def __init__(self, runners: Sequence[Runner], instruments: Instruments) -> None:
         self._runners, self._instruments = tuple(runners), instruments
         self._concerned = [[runner for runner in runners if runner.own.sees(one)] for one in instruments]
+        self._traders = [runner for runner in runners if runner.news.trades]
+        self._traders_of = {
+            index: [runner for runner in own if runner.news.trades]
+            for index, own in enumerate(self._concerned)
+        }
         self._own = {runner: runner.instruments for runner in runners}
         self._everywhere = [runner for runner in runners if runner.key is None]
         self._watches_market = any(runner.news.any or runner.clock.runs for runner in runners)
@@ -214,6 +219,13 @@ class MessageDispatcher:
             self._tell_market([events], told)
         for runner in told:
             self.stir(runner)
+
+    def traded(self, events: Events) -> None:
+        """Tells strategies the trades of a message (EVENT[n]) at once."""
+        trades = list(trades_of([events], self._instruments))
+        told = {index for index, _ in trades}
+        for runner in self._traders if len(told) > 1 else self._traders_of.get(next(iter(told), -1), ()):
+            runner.trades([one for index, one in trades if len(told) == 1 or self._is_of(runner, index)])
 
     def wake_conditions(self, each: bool = False) -> int:
         """Where the conditions lie, as they are now, by which compiled code finds the next message that a

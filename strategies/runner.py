@@ -561,6 +561,11 @@ class Runner:
         """Tell the strategy of a message of its own: what it printed, then what the clock has for it."""
         self._telling.market(trades, states, self.now)
 
+    def trades(self, trades: Iterable[Trade]) -> None:
+        """Tell the strategy at once what a message of its own printed."""
+        for trade in trades:
+            self._telling.trade(trade)
+
     def _call_told(self, method: str, told: Sequence[int], index: int | None) -> None:
         """Calls a compiled method with what it is told of an instrument; None: of none."""
         compiled = self.compiled

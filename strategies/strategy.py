@@ -11,6 +11,7 @@ import inspect
 import logging
 import pkgutil
 import re
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -26,7 +27,7 @@ from orderbook.core.user_modules import imported
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import Fire, Granularity
 from orderbook.market.books import AGGRESSORS
-from orderbook.market.events import Action, BookState, Events, StateReason
+from orderbook.market.events import EVENT, Action, BookState, Events, StateReason
 from orderbook.market.instruments import Instrument, Instruments
 from orderbook.strategies.execution.account import (
     FILL_COLUMNS,
@@ -72,6 +73,9 @@ def _literal(value: Parameter) -> str:
 # What a field of a class with compiled methods may be declared as.
 _NUMBERS = (int, float, bool, "int", "float", "bool")
 _TRADE, _STATE = int(Action.TRADE), int(Action.STATE)
+# The words of an EVENT, and which of them is the action.
+_EVENT_WORDS, _ACTION = struct.Struct("<6q2i2BHI"), (EVENT.names or ()).index("action")
+assert _EVENT_WORDS.size == EVENT.itemsize
 _AGGRESSORS = dict(enumerate(AGGRESSORS))
 
 
@@ -150,10 +154,9 @@ def states_of(parts: Sequence[Events], instruments: Instruments) -> Iterator[tup
 def _chosen(parts: Sequence[Events], action: int) -> Iterator[tuple[int, ...]]:
     """The events of an action, as words."""
     for part in parts:
-        # Most messages have a few events, and none of these.
-        for place, own in enumerate(part["action"].tolist()):
-            if own == action:
-                yield part[place].item()
+        for words in _EVENT_WORDS.iter_unpack(part.tobytes()):
+            if words[_ACTION] == action:
+                yield words
 
 
 PartitionBy = Literal["symbol", "venue"]

@@ -45,7 +45,7 @@ class Telling:
     def market(self, trades: Iterable[Trade], states: Iterable[BookStateChange], now: int) -> None:
         """Of a message of its own: what it printed, then what the clock has for it."""
         for trade in trades:
-            self._after(partial(self._tell_trade, trade))
+            self._after(partial(self.trade, trade))
         for state in states:
             self._after(partial(self._tell_state, state))
         if self._clock.runs:
@@ -70,7 +70,8 @@ class Telling:
             return
         self._call_compiled(method, (), self._own.only)
 
-    def _tell_trade(self, trade: Trade) -> None:
+    def trade(self, trade: Trade) -> None:
+        """Of a trade, at once."""
         method = "on_trade"
         if method not in self._compiled:
             self._call(method, trade)

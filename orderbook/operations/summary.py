@@ -14,16 +14,20 @@ from orderbook.engine.runtime.live_view import ViewRow, column_types, in_order
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.feeds.source import Finding, books_lost, ends_in_order
 from orderbook.market.events import StateReason
+from orderbook.market.instruments import SCALE
 from orderbook.run.feed_runs import FeedReport
 from orderbook.run.findings import distinct, engine_findings, strategy_findings
 from orderbook.run.live_run import RunReport
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.execution.account import StrategySummary
+from orderbook.strategies.execution.contract_money import EXACT
 from orderbook.views.types import Kind
 
 # Rows of a view that are shown.
 MOST_ROWS = 5
 _PERCENTILES = (50, 90, 99)
+# The last place of money that is shown: what inverse contracts earn has many more.
+_SHOWN = Decimal(1).scaleb(-SCALE)
 # What sessions call a loss by a wrong checksum.
 CHECKSUM = StateReason.CHECKSUM.name.lower()
 
@@ -288,7 +292,9 @@ def strategy_lines(strategy: StrategySummary) -> Iterator[str]:
 
 
 def _profit_text(profit: Decimal | None, currency: str) -> str:
-    return "unknown" if profit is None else f"{value_text(profit)} {currency}".rstrip()
+    if profit is None:
+        return "unknown"
+    return f"{value_text(EXACT.quantize(profit, _SHOWN) + 0)} {currency}".rstrip()
 
 
 def _problem_lines(problems: Problems) -> Iterator[str]:

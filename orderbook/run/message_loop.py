@@ -30,7 +30,14 @@ from orderbook.market.events import EVENT, Action, Events, Flag
 from orderbook.strategies.execution.desk_messages import end_message
 from orderbook.strategies.execution.queue_position import action_bit
 from orderbook.strategies.execution.row_dispatch import dispatch
-from orderbook.strategies.execution.wake_conditions import arrivals, followed, wakes
+from orderbook.strategies.execution.wake_conditions import (
+    NOT_TOLD,
+    PRINTED,
+    TOLD,
+    arrivals,
+    followed,
+    wakes,
+)
 from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.host import StrategyHost
 
@@ -51,7 +58,7 @@ LOOP = np.dtype(
         ("alone", "i8"),  # 1: come back after the message at hand, of which nobody waits to be told
         ("conditions", "i8"),  # address of WakeConditions; 0: nobody waits for messages
         ("books", "i8"),  # address of the books' CONTEXT
-        ("woken", "i8"),  # whether somebody is to be told of the message at hand
+        ("woken", "i8"),  # what somebody is to be told of the message at hand, as `wakes` says
         ("change", "i8"),  # the change that views take next
         ("state", "i8"),  # of the engine's runtime, and where its events are counted
         ("progress", "i8"),
@@ -85,8 +92,8 @@ BETWEEN, IN_BOOKS, IN_VIEWS = range(3)
 # an INSTRUMENT; between the books and the views of one that is told to somebody; for room; since rows are
 # outside of a declared range; as `run_columns` has stopped; at the end of a message, where it goes `alone`;
 # there, where compiled methods have asked for what Python is to look at; before the books, as funding is
-# paid.
-DONE, OPEN, STATES, WOKEN, ROOM, OUTSIDE, STOPPED, ENDED, ASKED, PAID = range(10)
+# paid; at the end of a message of which strategies are told the trades alone.
+DONE, OPEN, STATES, WOKEN, ROOM, OUTSIDE, STOPPED, ENDED, ASKED, PAID, TRADED = range(11)
 
 _LAST = int(Flag.LAST)
 _TOLD_APART = 1 << Action.STATE | 1 << Action.INSTRUMENT
@@ -235,14 +242,13 @@ def _run(loop_at: int) -> int:
             if loop.place < loop.end:
                 return ROOM
             loop.phase, loop.change = IN_VIEWS, 0
-            loop.woken = 0
+            loop.woken = NOT_TOLD
             if loop.conditions != 0:
                 first, count = loop.events + _EVENT_BYTES * loop.first, loop.end - loop.first
-                told = wakes(loop.conditions, loop.now, first, count, loop.told_by, loop.actions)
-                loop.woken = 1 if told else 0
+                loop.woken = wakes(loop.conditions, loop.now, first, count, loop.told_by, loop.actions)
             if _fit(loop, context):
                 return OUTSIDE
-            if loop.woken != 0:
+            if loop.woken == TOLD:
                 return WOKEN
         if not _refresh(loop, context):
             return STOPPED
@@ -257,6 +263,8 @@ def _run(loop_at: int) -> int:
             loop.time,
         ):
             return ASKED
+        if loop.woken == PRINTED:
+            return TRADED
         if loop.alone != 0:
             return ENDED
     return DONE
@@ -431,11 +439,14 @@ class MessageLoop:
 
     def _react(self, why: int) -> None:
         """Does what the loop has come back for."""
-        while why == STOPPED and self._called():
+        while (why == STOPPED and self._called()) or (why == TRADED and self._traded()):
             why = self._run()
         if why == STOPPED:
             self._finish()
-            self._feed.host.answered()
+            if self._words[_WOKEN] == PRINTED:
+                self._traded()
+            else:
+                self._feed.host.answered()
         elif why == WOKEN:
             self._meet()
         elif why == ASKED:
@@ -445,9 +456,9 @@ class MessageLoop:
             self._feed.host.leave_loop()
         elif why == OPEN or why == STATES:
             self._apart(len(self._events) if why == OPEN else self._message_end())
-        elif why != DONE:
+        elif why not in (DONE, TRADED):
             self._provide(why)
-            if why == OUTSIDE and self._words[_WOKEN]:
+            if why == OUTSIDE and self._words[_WOKEN] == TOLD:
                 self._meet()
 
     def _run(self) -> int:
@@ -465,12 +476,29 @@ class MessageLoop:
 
     def _ask(self) -> None:
         """The message that has ended has compiled methods that asked for what Python is to look at."""
+        host = self._feed.host
+        self._after()
+        host.ask()
+        if self._words[_WOKEN] == PRINTED:
+            self._tell_trades()
+        else:
+            host.answered()
+
+    def _after(self) -> None:
+        """Says that the message at hand has ended."""
         words, host = self._words, self._feed.host
         host.step = self._step + 2 * (words[_NUMBER] - 1)
         self._at_message()
         host.called(words[_NOW])
-        host.ask()
-        host.answered()
+
+    def _traded(self) -> bool:
+        """Strategies are told the trades of a message that has ended; whether they have asked for nothing."""
+        self._after()
+        return self._tell_trades() and not self._feed.engine.asked
+
+    def _tell_trades(self) -> bool:
+        words = self._words
+        return self._feed.host.traded(self._events[words[_FIRST] : words[_END]])
 
     def _fit_room(self) -> None:
         self._kinds = np.empty(self._out.room, np.int16)
@@ -564,13 +592,13 @@ class MessageLoop:
         """Goes on to the end of the message at hand, and does what callbacks asked of the engine."""
         words = self._words
         words[_ALONE], why = 1, STOPPED
-        while why not in (ENDED, ASKED):
+        while why not in (ENDED, ASKED, TRADED):
             why = self._run()
             if why == STOPPED:
                 self._attend()
             elif why == ASKED:
                 self._feed.host.ask()
-            elif why != ENDED:
+            elif why not in (ENDED, TRADED):
                 self._provide(why)
         words[_ALONE] = 0
         self._feed.engine.ready(0)

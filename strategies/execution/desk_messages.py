@@ -54,6 +54,7 @@ from orderbook.strategies.execution.exchange_state import (
 from orderbook.strategies.execution.own_orders import drawn, made_order, protect, specify
 from orderbook.strategies.execution.relation_rows import book_fills, relations_at, show_order
 from orderbook.strategies.execution.risk import count_sent, may_be_sent
+from orderbook.strategies.execution.wake_conditions import TOLD
 
 # A REPORT, when it was told, at which message, and whether the order has no limit; of one that was sent its
 # group, and whether it can only reduce a position: see OPEN.
@@ -500,8 +501,8 @@ def end_message(
 
     desks: address of int64[2, count], DESKs, and room for as many. relations: address of the RELATIONS where
     what they are told goes, whose rows may give others something to look at; 0: nowhere. followed: the number
-    of the message, as boards have it. woken: whether it is told to Python. first: how many events were
-    applied before it. time: its own, ns.
+    of the message, as boards have it. woken: what Python is told of it, as `wakes` says. first: how many
+    events were applied before it. time: its own, ns.
     """
     active, some = desks + 8 * count, 0
     for number in range(count):
@@ -515,7 +516,8 @@ def end_message(
         if desk.worth != 0 and holds(desk.worth) and _is_own(desk, followed):
             mark(desk.worth, desk.boards, account_at(desk.account).books)
         due = account_at(desk.account).due <= now or is_time(desk, now) or desk.wake <= now
-        due = due or (woken != 0 and desk.told_market != 0)
+        # Of trades alone Python tells those that have nothing else to do once this is through.
+        due = due or (woken == TOLD and desk.told_market != 0)
         asks = desk.asked != 0 or desk.requests_count != 0 or desk.looking != 0 or desk.beyond != 0
         if asks or (due and _is_own(desk, followed)):
             store(active + 8 * some, address)

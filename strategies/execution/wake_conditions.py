@@ -17,6 +17,8 @@ from orderbook.market.events import EVENT, Action
 from orderbook.strategies.execution.exchange import arrive, meet
 from orderbook.strategies.execution.exchange_state import LAST, account_at, board_at
 
+# What Python is to be told of a message: nothing; anything; its trades alone.
+NOT_TOLD, TOLD, PRINTED = range(3)
 _TRADE = int(Action.TRADE)
 _TRADES = 1 << _TRADE
 
@@ -153,15 +155,15 @@ def _any_due(accounts: int, count: int, now: int) -> bool:
 
 
 @jit()
-def wakes(conditions: int, now: int, events: int, count: int, told_by: int, actions: int) -> bool:
+def wakes(conditions: int, now: int, events: int, count: int, told_by: int, actions: int) -> int:
     """Whether a message, EVENT[count] at an address, that the books have applied at a time of the run, ns, is
-    told; orders follow it.
+    told, and whether its trades alone are; orders follow it.
 
     told_by: how many of its events say of which instruments it is: 1 where all are of one. actions: see
     `follow`.
     """
     table = _table_at(conditions)
-    told = now >= table.due
+    told, printed = now >= table.due, False
     table.followed += 1
     traded = actions & _TRADES != 0
     for place in range(told_by):
@@ -171,7 +173,8 @@ def wakes(conditions: int, now: int, events: int, count: int, told_by: int, acti
             row = _row_at(table.rows + _ROW_BYTES * instrument)
             if row.any != 0:
                 told = told or row.every != 0 or now >= row.due
-                told = told or (row.trades != 0 and traded and (told_by == 1 or event.action == _TRADE))
+                own = row.trades != 0 and traded and (told_by == 1 or event.action == _TRADE)
+                printed = printed or own
                 if row.count != 0 and row.message != table.followed:
                     row.message = table.followed
                     sent = event.exchange_time if event.exchange_time else event.receive_time
@@ -180,7 +183,9 @@ def wakes(conditions: int, now: int, events: int, count: int, told_by: int, acti
                         board_at(address).message = table.followed
                         meet(address, events, count, actions, sent, now)
                 told = told or _is_due(row, now)
-    return told or _any_due(table.accounts, table.accounts_count, now)
+    if told or _any_due(table.accounts, table.accounts_count, now):
+        return TOLD
+    return PRINTED if printed else NOT_TOLD
 
 
 @jit()

@@ -1,6 +1,7 @@
 """What makes a result incomplete: in the last lines, the status, a job's manifest and its report."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -164,6 +165,19 @@ def test_a_summary_says_that_rows_asked_for_less_than_a_lot() -> None:
     line = "    its rows ask for less than a lot, and so for nothing (4 times)"
     assert list(strategy_lines(own.joined(own)))[1:] == [line]
     assert len(list(strategy_lines(own.joined(StrategySummary("S", 1, 1, 0, 0, (), None))))) == 1
+
+
+def test_a_summary_shows_money_with_eight_decimals() -> None:
+    profit, small = Decimal("-0.00019552314108246456"), Decimal("-1e-12")
+    positions = tuple(
+        PositionSummary("v", "A", Decimal(1), Decimal(0), Decimal(2), one, currency="BTC", inverse=True)
+        for one in (profit, small)
+    )
+    whole, *told = strategy_lines(StrategySummary("S", 1, 1, 0, 1, positions, None))
+    assert whole.endswith("PnL -0.00019552 BTC")
+    assert [line.rpartition(", ")[2] for line in told] == ["PnL -0.00019552 BTC", "PnL 0 BTC"]
+    paid = StrategySummary("S", 1, 1, 0, 1, (replace(positions[0], funding=Decimal("-0.000048")),), None)
+    assert list(strategy_lines(paid))[1].endswith("PnL -0.00019552 BTC, funding -0.000048")
 
 
 def test_a_lost_book_is_told_by_every_command(orderbook: Program, folder: Path) -> None:
