@@ -358,8 +358,9 @@ def _direction(comparison: Cmp, exact: bool, running: Collection[Var], signs: Si
     sides = (comparison.left, comparison.right, 1), (comparison.right, comparison.left, -1)
     for side, other, sign in sides:
         own = _rising_with(side, running, signs)
-        if own is not None and own not in variable_set(Val(other)):
-            others = {*variable_set(Val(other)), *variable_set(Val(side))} - {own}
+        others = {*variable_set(Val(other)), *variable_set(Val(side))} - {own}
+        # A sum divided by another one, as a mean, rises and falls.
+        if own is not None and own not in variable_set(Val(other)) and others.isdisjoint(running):
             return {**dict.fromkeys(others, 0), own: sign}
     return {}
 
