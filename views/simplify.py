@@ -189,14 +189,19 @@ def decide_conditions(term: Term, keep: frozenset[Var]) -> list[Term] | None:
 
 
 def decide_nulls(term: Term, keep: frozenset[Var]) -> list[Term] | None:
-    """[not(is_null(x))] * (y ^= Q * [is_null(x)] + R) is [not(is_null(x))] * (y ^= R)."""
+    """[not(is_null(x))] * (y ^= Q * [is_null(x)] + R) is [not(is_null(x))] * (y ^= R), and so on."""
     for i, factor in enumerate(term):
         match factor:
             case Val(Apply("not", (Apply("is_null", (Var(),)) as asked,))):
-                rest = term[:i] + term[i + 1 :]
-                decided = with_scalars(rest, {asked: Const(0)})
-                if decided != rest:
-                    return [(factor, *decided)]
+                holds = 0
+            case Val(Apply("is_null", (Var(),)) as asked):
+                holds = 1
+            case _:
+                continue
+        rest = term[:i] + term[i + 1 :]
+        decided = with_scalars(rest, {asked: Const(holds)})
+        if decided != rest:
+            return [(factor, *decided)]
     return None
 
 

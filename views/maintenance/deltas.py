@@ -50,7 +50,7 @@ from orderbook.views.calculus import (
     substitute_scalar,
     variable_set,
 )
-from orderbook.views.conditions import NULL, choose, known_not_null, linear_form, not_null
+from orderbook.views.conditions import NULL, choose, is_null, known_not_null, linear_form, not_null
 from orderbook.views.m3 import MapDeclaration
 from orderbook.views.maintenance.ends import compared_ends, equal_to
 from orderbook.views.maintenance.joined import joined_groups
@@ -485,15 +485,12 @@ def _reevaluated(
     beyond_keys = all(any(v not in keys for v in d) for d in every)
     sure = {t: _never_null(t, known) | _sure_parameters(relation) for t in reading}
     joined = {t: joined_reach(t, relation, keys) for t in reading}
+    aside = {t for t in reading if _limited(t, relation, sure[t]) or _is_of_null_beside(t, reading)}
     limited = all(
-        joined[t]
-        or all(found)
-        or not _has_rows(t)
-        or extreme_limits(t, relation)
-        or _limited(t, relation, sure[t])
+        joined[t] or all(found) or not _has_rows(t) or extreme_limits(t, relation) or t in aside
         for t, found in zip(reading, nested, strict=True)
     )
-    few = all(_narrow(t, relation) or _limited(t, relation, sure[t]) for t in reading)
+    few = all(_narrow(t, relation) or t in aside for t in reading)
     if not limited or (not beyond_keys and keys <= set(shared) and not few):
         return [_assignment(declaration, relation, shared if keys <= set(shared) else {})]
     result = []
@@ -542,7 +539,13 @@ def joined_reach(term: Term, relation: Relation, outer: frozenset[Var]) -> Joine
 
 
 def _limited(term: Term, relation: Relation, sure: frozenset[Var]) -> bool:
-    return bool(_sides(term, relation, sure)) or _near(term, relation, sure) is not None
+    return _sides(term, relation, sure) is not None or _near(term, relation, sure) is not None
+
+
+def _is_of_null_beside(term: Term, others: Sequence[Term]) -> bool:
+    """Whether a term has the rows of NULL in a column, of which another one has those with a value."""
+    columns = {v for f in term if isinstance(f, Val) for v in variable_set(f) if f == Val(is_null(v))}
+    return any(Val(not_null(column)) in other for column in columns for other in others)
 
 
 def _near(term: Term, relation: Relation, sure: frozenset[Var]) -> Poly | None:
@@ -554,15 +557,18 @@ def reaches_near(term: Term, relation: Relation, known: Mapping[str, Relation]) 
     return _near(term, relation, _never_null(term, known) | _sure_parameters(relation)) is not None
 
 
-def _sides(term: Term, relation: Relation, sure: frozenset[Var]) -> Term:
+def _sides(term: Term, relation: Relation, sure: frozenset[Var]) -> Poly | None:
     """On which side of the row its reach lies; not where a cut by what is aggregated reaches fewer."""
     aggregates = _aggregates(term)
-    compared = (f for f in term if isinstance(f, Cmp) and variable_set(f) & aggregates)
-    cuts = (f for f in compared if not _is_of_each_row(f, term) and not _is_from_below(f, term))
+    compared = [f for f in term if isinstance(f, Cmp) and variable_set(f) & aggregates]
+    cuts = [f for f in compared if not _is_of_each_row(f, term) and not _is_from_below(f, term)]
+    # What asks of each row looks at all that a cut from below leaves.
+    if any(_is_of_each_row(f, term) for f in compared):
+        cuts = [f for f in cuts if any(limits_from_above(f))]
     forms = (linear_form(Apply("-", (f.left, f.right))) for f in cuts)
     # That there are rows at all is no cut.
     if any(form is not None and (len(form[0]) > 1 or form[1]) for form in forms):
-        return ()
+        return None
     return side_limits(term, relation.name, parameters(relation), sure)
 
 
@@ -626,8 +632,8 @@ def _again(
         limits = product(*joined)
     else:
         near = _near(term, relation, sure)
-        sides = product(*_sides(term, relation, sure)) if near is None else near
-        limits = product(*extreme_limits(term, relation)) * sides
+        sides = _sides(term, relation, sure) if near is None else near
+        limits = product(*extreme_limits(term, relation)) * (ONE if sides is None else sides)
     limits *= product(*_asked_of_all(term, relation))
     for i, domain in enumerate(domains):
         body = _marked(Poly((term,)), declaration.keys) * limits

@@ -7,12 +7,13 @@ same before the event as after it. So a row that comes last in its order reaches
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from orderbook.views.calculus import (
     MIRRORED,
     NESTED,
+    ZERO,
     Apply,
     Cmp,
     Const,
@@ -34,34 +35,85 @@ from orderbook.views.calculus import (
     substitute_scalar,
     variable_set,
 )
-from orderbook.views.conditions import linear_form, not_null
+from orderbook.views.conditions import is_null, linear_form, not_null
 from orderbook.views.names import apart_from, canonical, used_outside
 
 # Of a variable, or what is computed, `<=` or `>=`, and the same of the changed row: what to add to that.
 Sides = Mapping[tuple[Scalar, str, Scalar], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way by which a term reads the changed row: what is so where it does, and the conditions it has."""
+
+    sides: Sides
+    conditions: frozenset[Scalar]
+
+    def is_at(self, variable: Scalar, column: Scalar) -> bool:
+        """Whether the variable is known to be the column."""
+        return all(self.sides.get((variable, op, column)) == 0 for op in ("<=", ">="))
+
+
 # What is never NULL of what is not.
 _TOTAL = frozenset({"+", "-", "*", "neg", "double", "floor", "ceil", "date_trunc", "date_part"})
 _DIVISIONS = frozenset({"floor_div", "ceil_div", "trunc_div", "round_div", "mod", "/"})
 
 
-def side_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset[Var]) -> Term:
-    """Comparisons of the term's rows with the changed `row` that hold for all that it reaches.
+def side_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset[Var]) -> Poly | None:
+    """Comparisons of the term's rows with the changed `row` that hold for all that it reaches; None for none.
 
-    Only what is never NULL, `sure`, is compared.
+    Variables of `sure` are never NULL. A sum of disjoint terms where an order has rows of NULL, too.
     """
     ways = list(_ways(term, relation, row))
     if not ways:
-        return ()
-    shared = {side: [way[side] for way in ways] for side in ways[0] if all(side in way for way in ways)}
-    bound = frozenset(v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f)) & sure
+        return None
+    shared = {side: [way.sides[side] for way in ways] for side in ways[0].sides if _in_all(side, ways)}
+    bound = frozenset(v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f))
     limits = []
     for (variable, op, column), distances in shared.items():
-        distance = max(distances) if op == "<=" else min(distances)
         equal = not any(distances) and not any(shared.get((variable, MIRRORED[op], column), [1]))
-        if variable in bound and is_sure(column, sure) and not equal:
-            there: Scalar = Apply("+", (column, Const(distance))) if distance else column
-            limits.append(Cmp(op, variable, there))
-    return tuple(limits)
+        if variable in bound & sure and is_sure(column, sure) and not equal:
+            limits.append(_limit(variable, op, column, distances))
+    return product(*limits) if limits else _limits_beside_null(ways, bound, sure)
+
+
+def _in_all(side: tuple[Scalar, str, Scalar], ways: Sequence[_Way]) -> bool:
+    return all(side in way.sides for way in ways)
+
+
+def _limit(variable: Scalar, op: str, column: Scalar, distances: Sequence[int]) -> Cmp:
+    distance = max(distances) if op == "<=" else min(distances)
+    return Cmp(op, variable, Apply("+", (column, Const(distance))) if distance else column)
+
+
+def _limits_beside_null(ways: Sequence[_Way], bound: frozenset[Var], sure: frozenset[Var]) -> Poly | None:
+    """The limits by a variable that may be NULL, or by such a column of the changed row.
+
+    Each way reaches rows of NULL, or others on one side of the row, or those if the row's is NULL; the way by
+    the row itself may reach any of these, with its own value.
+    """
+    for variable, op, column in dict.fromkeys(side for way in ways for side in way.sides):
+        there = frozenset(v for v in (variable, *scalar_variables(column)) if isinstance(v, Var)) - sure
+        if variable not in bound or not is_sure(column, sure | there):
+            continue
+        missing = [way for way in ways if is_null(variable) in way.conditions]
+        unknown = [way for way in ways if way not in missing and is_null(column) in way.conditions]
+        side = [way for way in ways if way not in missing and way not in unknown]
+        own = [way for way in side if way.is_at(variable, column)]
+        told = [way for way in side if way.conditions.issuperset(map(not_null, there))]
+        if not _in_all((variable, op, column), side) or not all(way in own or way in told for way in side):
+            continue
+        if len(own) == len(ways) - len(missing):
+            continue
+        distances = [way.sides[variable, op, column] for way in side]
+        known = [Val(not_null(v)) for v in sorted(there, key=lambda v: v.name)]
+        limits = product(*known, _limit(variable, op, column, distances)) if side else ZERO
+        if unknown:
+            limits += product(*(k for k in known if k == Val(not_null(variable))), Val(is_null(column)))
+        if missing or (own and variable not in sure):
+            limits += product(Val(is_null(variable)), *(() if missing else (Val(is_null(column)),)))
+        return limits
+    return None
 
 
 def near_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset[Var]) -> Poly | None:
@@ -140,7 +192,7 @@ def _steps_from(
     ordered = (*term, *(Cmp("<=" if f.greatest[0] else ">=", f.vars[0], here) for f in looks))
     for factor in (f for f in term if not isinstance(f, Neighbour)):
         for way in _ways((factor,), relation, row, looks, column):
-            sides = _with_compared(way, ordered)
+            sides = _with_compared(way.sides, ordered)
             at_most, at_least = (_is_beyond(sides, here, op, column) for op in ("<=", ">="))
             if at_most and at_least:
                 after = max(after, 1)
@@ -190,7 +242,7 @@ def _column_of(look: Neighbour, relation: str, row: tuple[Var, ...]) -> Scalar |
     # What else is asked of a group has to be of its own rows.
     others = tuple(f for f in term if not isinstance(f, Rel | Exists))
     for way in _ways(others, relation, row, (), column):
-        if not all(_is_beyond(way, look.values[0], op, column) for op in ("<=", ">=")):
+        if not all(_is_beyond(way.sides, look.values[0], op, column) for op in ("<=", ">=")):
             return None
     return column
 
@@ -266,11 +318,12 @@ def _ways(
     row: tuple[Var, ...],
     but: Collection[Factor] = (),
     wanted: Scalar | None = None,
-) -> Iterator[Sides]:
+) -> Iterator[_Way]:
     """For each way that the term reads the row, at any depth, on which sides of it variables are.
 
     Not for those by the factors `but`. What is the `wanted` of a row with a value counts as that.
     """
+    asked = frozenset(f.scalar for f in term if isinstance(f, Val))
     for factor in (f for f in term if f not in but):
         if isinstance(factor, Rel) and factor.name == relation:
             columns = columns_of(factor, term, row)
@@ -278,16 +331,17 @@ def _ways(
             for scalar in (s for f in term if isinstance(f, Cmp) for s in (f.left, f.right)):
                 if isinstance(scalar, Apply) and {*scalar_variables(scalar)} <= columns.keys():
                     ends[scalar] = substitute_scalar(scalar, columns)
-            there = {c for v, c in columns.items() if Val(not_null(v)) in term}
+            there = {c for v, c in columns.items() if not_null(v) in asked}
             match wanted:
                 case Apply("if", (Apply("not", (Apply("is_null", (column,)),)), value, _)) if column in there:
                     ends |= {end: wanted for end, found in ends.items() if found == value}
             own = {(end, op, column): 0 for end, column in ends.items() for op in ("<=", ">=")}
-            yield _with_compared(own, term)
+            of_row = frozenset(substitute_scalar(scalar, columns) for scalar in asked)
+            yield _Way(_with_compared(own, term), asked | of_row)
         elif isinstance(factor, NESTED) and relation in relations(factor):
             for inner in factor.body.terms:
                 for way in _ways((*inner, *_beside(factor)), relation, row, but, wanted):
-                    yield _with_compared(way, term)
+                    yield _Way(_with_compared(way.sides, term), way.conditions | asked)
 
 
 def _beside(factor: Factor) -> Term:
