@@ -27,11 +27,8 @@ from orderbook.engine.plan.steps import (
     steps_of,
 )
 from orderbook.engine.plan.stores import are_first_rows, is_one_row, layout_of
-from orderbook.views.calculus import (
-    Scalar,
-    Var,
-    scalar_variables,
-)
+from orderbook.views.calculus import Poly, Scalar, Val, Var, scalar_variables, variable_set
+from orderbook.views.conditions import is_null
 from orderbook.views.m3 import scalar_text
 from orderbook.views.types import Relation
 from orderbook.views.weights import counted_rows
@@ -105,7 +102,7 @@ def warnings(plan: Plan) -> list[str]:
     found = []
     for trigger in plan.triggers:
         for statement in trigger.statements:
-            scans = [s.map for s in _loops(statement) if _step_cost(plan, s) == Cost.LINEAR]
+            scans = [s.map for s in _loops(statement) if _step_cost(plan, s, ()) == Cost.LINEAR]
             if scans:
                 event = _event(trigger)
                 found.append(
@@ -159,8 +156,8 @@ def _pipeline_cost(plan: Plan, pipeline: Pipeline) -> Cost:
     limited = False
     around: list[Loop] = []
     computed: set[Var] = set()
-    for step in pipeline.steps:
-        own = _step_cost(plan, step)
+    for place, step in enumerate(pipeline.steps):
+        own = _step_cost(plan, step, pipeline.steps[place + 1 :])
         match step:
             case Aggregate(value, _):
                 sums.add(value)
@@ -169,7 +166,9 @@ def _pipeline_cost(plan: Plan, pipeline: Pipeline) -> Cost:
             case Loop(range=Range() as within) if limited and within.of_null:
                 before_cut |= _behind_directory(plan, step.map)
         if isinstance(step, Loop):
-            if step.map in before_cut and own == Cost.SLICE:
+            if limited and own >= Cost.SLICE and _has_rows_of_null(plan, step.map):
+                own = Cost.ROWS
+            elif step.map in before_cut and own == Cost.SLICE:
                 own = Cost.ROWS
                 before_cut.remove(step.map)
             elif own == Cost.ROWS:
@@ -215,7 +214,7 @@ def _relations(plan: Plan) -> dict[str, Relation]:
     return {r.name: r for r in plan.program.relations}
 
 
-def _step_cost(plan: Plan, step: Step) -> Cost:
+def _step_cost(plan: Plan, step: Step, rest: Sequence[Step]) -> Cost:
     match step:
         case Filter():
             return Cost.CONSTANT
@@ -230,19 +229,21 @@ def _step_cost(plan: Plan, step: Step) -> Cost:
         case FirstKey(pipelines=pipelines):
             return max(_worst(plan, pipelines), Cost.ROWS)
         case Loop():
-            return _loop_cost(plan, step)
+            return _loop_cost(plan, step, rest)
     raise TypeError(step)
 
 
-def _loop_cost(plan: Plan, step: Loop) -> Cost:
-    """The keys of a directory in a range are no more than the entries that the next loop finds by them."""
+def _loop_cost(plan: Plan, step: Loop, rest: Sequence[Step]) -> Cost:
+    """The keys of a directory in a range are no more than the entries that the `rest` loops over by them."""
     directory = next((d for d in plan.directories if d.name == step.map), None)
     if step.map in plan.scratch:
         return Cost.LOGARITHMIC
     if step.range is not None and any(c.leading for c in step.range.cuts):
         return Cost.ROWS
     if step.range is not None:
-        return Cost.LOGARITHMIC if directory or step.range.of_null else Cost.SLICE
+        behind = _behind_directory(plan, step.map)
+        counted = any(isinstance(s, Loop) and s.map in behind for s in rest)
+        return Cost.LOGARITHMIC if counted or step.range.of_one else Cost.SLICE
     declared = next((m for m in plan.program.maps if m.name == step.map), None)
     if declared is not None and is_one_row(_relations(plan), declared, step.known):
         return Cost.CONSTANT
@@ -254,6 +255,13 @@ def _loop_cost(plan: Plan, step: Loop) -> Cost:
     if declared is not None and are_first_rows(declared, step.known):
         return Cost.ROWS
     return Cost.SLICE if step.known else Cost.LINEAR
+
+
+def _has_rows_of_null(plan: Plan, name: str) -> bool:
+    """Whether a map has rows alone that have NULL in one of their columns."""
+    terms = next((m.definition.terms for m in plan.program.maps if m.name == name), ())
+    variables = variable_set(Poly(terms[:1]))
+    return any(all(Val(is_null(v)) in t for t in terms) for v in variables)
 
 
 def _behind_directory(plan: Plan, name: str) -> set[str]:

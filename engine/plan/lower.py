@@ -171,7 +171,7 @@ class _Term:
 
     def lowered(self) -> Pipeline:
         while self.pending:
-            ahead = self._before_reads() or self._lookups() or self._nested()
+            ahead = self._before_reads() or self._equal_keys() or self._lookups() or self._nested()
             if not (ahead or self._conditions(calling=True) or self._bounds_of_parts() or self._read()):
                 raise ValueError(f"no order binds the variables of {self.pending}")
         return Pipeline(tuple(self.steps), tuple(self.values))
@@ -223,6 +223,25 @@ class _Term:
         """Whether it is 0 or 1; a choice or column of conditions may be NULL too."""
         kind = scalar_type(scalar, self.lowering.types).kind
         return kind is Kind.BOOLEAN and isinstance(scalar, Apply) and scalar.op != "if"
+
+    def _equal_keys(self) -> bool:
+        """A key that is equal to what is known is that, for which no order has to be kept."""
+        keys = {k for read in self._pending_reads() for k in read.keys} - self.known
+        for factor in self.pending:
+            if not isinstance(factor, Cmp) or factor.op != "=" or calls(factor):
+                continue
+            for key, scalar in ((factor.left, factor.right), (factor.right, factor.left)):
+                if key in keys and variable_set(Val(scalar)) <= self.known and self._is_word(key, scalar):
+                    assert isinstance(key, Var)
+                    self._take(factor)
+                    self._bind(key, self._aggregate(Poly(((Val(scalar),),))))
+                    return True
+        return False
+
+    def _is_word(self, key: Scalar, scalar: Scalar) -> bool:
+        """Whether what a key is equal to has one word, as a double, which may be 0 or -0, has not."""
+        kinds = [scalar_type(s, self.lowering.types) for s in (key, scalar)]
+        return all(kind.kind is Kind.TEXT or (kind.exact and layout_of(kind) == "i") for kind in kinds)
 
     def _bounds_of_parts(self) -> bool:
         """What bounds a sum bounds what is known of it: where that is too much, nothing is walked."""

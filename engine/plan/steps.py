@@ -112,8 +112,13 @@ class Range:
         return not (self.low or self.high or self.cuts)
 
     @property
+    def of_one(self) -> bool:
+        """Whether it is one key alone, of which a tree has one entry for each prefix."""
+        return any(end in self.high for end in self.low)
+
+    @property
     def of_null(self) -> bool:
-        """Whether it is NULL alone, of which a tree has one entry for each prefix."""
+        """Whether that is NULL."""
         return NULL in self.low and NULL in self.high
 
 

@@ -81,6 +81,7 @@ _OF_A = " WHERE symbol = 'A'"
 _ABOVE = "(SELECT {} FROM t c WHERE c.price > b.price)"
 
 _EACH = "OVER (PARTITION BY symbol ORDER BY ts, id)"
+_UP_TO = "OVER (PARTITION BY symbol ORDER BY ts)"
 
 _BARS = (
     "(SELECT symbol, size // 2 AS bar, LAST(price ORDER BY id) AS close, SUM(size) AS v "
@@ -412,6 +413,24 @@ FAMILIES: Mapping[str, Family] = {
             "WHERE n > 4",
         ),
         ("declared", "nullable", "doubles"),
+    ),
+    "rows beside all up to their moment": Family(
+        Cost.SLICE,
+        (
+            f"SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, price, AVG(price) {_UP_TO} AS m FROM t) d "
+            "WHERE price > m GROUP BY symbol",
+            f"SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, price, AVG(price) {_UP_TO} AS m, "
+            f"STDDEV(price) {_UP_TO} AS s FROM t) d WHERE price > m + s GROUP BY symbol",
+            f"SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, price, SUM(price * size) {_UP_TO} AS c, "
+            f"SUM(size) {_UP_TO} AS v FROM t) d WHERE price > c / v GROUP BY symbol",
+            "SELECT symbol, MAX(p) AS peak FROM (SELECT symbol, "
+            f"SUM(CASE side WHEN 'buy' THEN size ELSE -size END) {_UP_TO} AS p FROM t) d GROUP BY symbol",
+            "SELECT COUNT(*) AS n FROM t a WHERE a.size > (SELECT AVG(b.size) FROM t b WHERE b.ts < a.ts)",
+            "SELECT a.symbol, SUM(a.size) AS s FROM t a WHERE (SELECT SUM(b.price * b.size) / SUM(b.size) "
+            "FROM t b WHERE b.symbol = a.symbol AND b.ts <= a.ts) < a.price GROUP BY a.symbol",
+            "SELECT COUNT(*) AS n FROM t a WHERE 1.5 <= (SELECT AVG(b.size) FROM t b WHERE b.ts <= a.ts)",
+        ),
+        tuple(SCHEMAS),
     ),
     "the largest groups": Family(
         Cost.ROWS,
