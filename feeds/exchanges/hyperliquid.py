@@ -18,8 +18,8 @@ lost does not matter when the next has come. There are no numbers; one that is o
 and left out. A trade's `side` is the taker's (B buys, A sells). The first message of trades is of the past:
 trades before the first book of a connection are left out, and each is given once, by `tid`.
 
-Funding is an hour's rate, paid every hour; the index price is the oracle's. What is told of contracts comes
-without a time, and is given where it has changed.
+Funding is an hour's rate, paid at every full hour; the index price is the oracle's. What is told of contracts
+comes without a time, and is given where it has changed; the rate in each hour anew.
 
 Products are perpetuals by their coin (`BTC`), spot by pair or number (`PURR/USDC`, `@107`). A price has at
 most five significant digits, unless it is whole, and 6 (spot 8) less `szDecimals` decimal places, which is
@@ -45,6 +45,7 @@ from orderbook.market.events import Side, StateReason
 from orderbook.market.instruments import FINEST, Instrument, normalise_symbol
 
 MILLISECOND = 1_000_000
+_HOUR = 3_600_000 * MILLISECOND
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=(2**63 - 1) // MILLISECOND)]
 Identifier = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -182,6 +183,8 @@ class HyperliquidBook(StreamBook):
         self._time = 0
         self._since: int | None = None
         self._told = Values()
+        # When the rate that was told last is paid, ns.
+        self._paid = 0
 
     def depth(self, depth: Book) -> None:
         """Take a whole book."""
@@ -223,12 +226,13 @@ class HyperliquidBook(StreamBook):
         values.begin(0, self._link.receive_time)
         if told.markPx and (told.markPx, told.oraclePx) != (last.markPx, last.oraclePx):
             values.mark(told.markPx, told.oraclePx or "")
-        if told.funding and told.funding != last.funding:
-            values.funding(told.funding)
+        paid = (self._link.receive_time // _HOUR + 1) * _HOUR
+        if told.funding and (told.funding, paid) != (last.funding, self._paid):
+            values.funding(told.funding, paid)
         if told.openInterest and told.openInterest != last.openInterest:
             values.open_interest(told.openInterest)
         values.end()
-        self._told = told
+        self._told, self._paid = told, paid
 
 
 def _levels(depth: Book) -> tuple[dict[str, str], dict[str, str]]:

@@ -114,7 +114,7 @@ def test_what_is_told_of_contracts() -> None:
     values = {"funding": "0.0000125", "markPx": "105055.0", "oraclePx": "105048.0", "openInterest": "24000.5"}
     assert one.frame(context(**values)) == [
         (0, Action.MARK, Side.NONE, 10505500000000, 10504800000000, 0),
-        (0, Action.FUNDING, Side.NONE, 12500000, 0, 0),
+        (0, Action.FUNDING, Side.NONE, 12500000, 0, 3_600 * 10**9),
         (0, Action.OPEN_INTEREST, Side.NONE, 0, 2400050000000, 0),
     ]
     assert one.frame(context(**values)) == []
@@ -124,6 +124,11 @@ def test_what_is_told_of_contracts() -> None:
     for change in ({"markPx": "x"}, {"funding": "1e9"}, {"openInterest": "-1"}):
         assert one.frame(context(**values | change)) == []
     assert one.statistics.malformed == 3
+    # Of each hour the rate is told anew.
+    one.now = 3_600.0
+    assert one.frame(context(**values | {"oraclePx": "105049.0"})) == [
+        (0, Action.FUNDING, Side.NONE, 12500000, 0, 7_200 * 10**9)
+    ]
     # Spot tells a mark price alone.
     assert one.frame(context(markPx="1")) == [(0, Action.MARK, Side.NONE, 10**8, 0, 0)]
 
