@@ -73,8 +73,8 @@ class BooksState:
     problems: NDArray[np.int64]
     quotes: NDArray[np.int64]
     trades: NDArray[np.int64]
-    events_told: SavedEvents | None = None
-    told: NDArray[np.int64] | None = None
+    events_told: SavedEvents | None
+    told: NDArray[np.int64]
 
     def places(self, instruments: Instruments) -> list[int]:
         """Which instrument each saved book is of; others may have been added.
@@ -122,7 +122,7 @@ def sections_of(state: BooksState) -> dict[str, Content]:
         "problems": state.problems,
         "quotes": state.quotes,
         "trades": state.trades,
-        **({} if state.told is None else {"told": state.told}),
+        "told": state.told,
         **({} if state.events_told is None else state.events_told.sections()),
     }
 
@@ -143,7 +143,7 @@ def state_of(sections: Mapping[str, Stored]) -> BooksState:
         sections[name][:] if name in sections else np.zeros(len(books), np.int64)
         for name in ("quotes", "trades")
     )
-    told = sections["told"][:] if "told" in sections else None
+    told = sections["told"][:] if "told" in sections else np.zeros((len(books), len(TOLD)), np.int64)
     return BooksState(names, books, parts, problems, quotes, trades, SavedEvents.of(sections, ends), told)
 
 
@@ -500,8 +500,7 @@ class Books:
         self._books["trades"][places] = state.trades
         for number, name in enumerate(TOLD):
             self._books[name] = 0
-            if state.told is not None:
-                self._books[name][places] = state.told[:, number]
+            self._books[name][places] = state.told[:, number]
         if self._quoted is not None:
             self._quoted["number"] = 0
             self._quoted["number"][places] = state.quotes

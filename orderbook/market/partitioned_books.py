@@ -120,11 +120,15 @@ class PartitionedBooks(Books):
             np.array([counts[owner][i] for i, owner in enumerate(owners)], np.int64)
             for counts in ([state.quotes for state in states], [state.trades for state in states])
         )
-        told = [state.events_told for state in states if state.events_told is not None]
+        tracked = [state.events_told for state in states if state.events_told is not None]
         events = (
-            SavedEvents.joined([told[owner].part([i]) for i, owner in enumerate(owners)]) if told else None
+            SavedEvents.joined([tracked[owner].part([i]) for i, owner in enumerate(owners)])
+            if tracked
+            else None
         )
-        return BooksState(first.names, books, rows, self._problem_table(states), quotes, trades, events)
+        told = np.array([states[owner].told[i] for i, owner in enumerate(owners)], np.int64)
+        problems = self._problem_table(states)
+        return BooksState(first.names, books, rows, problems, quotes, trades, events, told)
 
     def _problem_table(self, states: Sequence[BooksState]) -> NDArray[np.int64]:
         table: NDArray[np.int64] = np.sum([state.problems for state in states], axis=0)
@@ -140,9 +144,9 @@ class PartitionedBooks(Books):
             if number:
                 problems[-1] = 0
             names, rows = [state.names[i] for i in own], [state.rows[i] for i in own]
-            told = None if state.events_told is None else state.events_told.part(own)
+            events = None if state.events_told is None else state.events_told.part(own)
             counts = state.quotes[own], state.trades[own]
-            part.load(BooksState(names, state.books[own], rows, problems, *counts, told))
+            part.load(BooksState(names, state.books[own], rows, problems, *counts, events, state.told[own]))
 
     def _check_between(self, done: str) -> None:
         if self._open:

@@ -367,12 +367,12 @@ def _pay(context: Record, own: Record, time: int) -> int:
     """What is held pays funding that is due then, or gets it, at the mark price; 1 where it does."""
     book = book_of(context, own.instrument)
     price: int = book.mark
-    if price == 0:
+    if price <= 0:
         has_bid, bid = touch_of(context, own, BID)
         has_ask, ask = touch_of(context, own, ASK)
         price = (bid + ask) * own.tick_scale // 2 if has_bid and has_ask else 0
     own.seen = time
-    if own.position == 0 or price == 0 or book.rate == 0:
+    if own.position == 0 or price <= 0 or book.rate == 0:
         return 0
     payment = payment_at(pushed(own.account + _PAYMENTS, _PAYMENT_BYTES))
     payment.time, payment.instrument, payment.lots = time, own.instrument, own.position

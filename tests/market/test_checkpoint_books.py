@@ -40,6 +40,7 @@ def assert_same(whole: Books, resumed: Books, instruments: Instruments) -> None:
         for side in (Side.BID, Side.ASK):
             assert np.array_equal(whole.levels(index, side, 50), resumed.levels(index, side, 50))
     assert whole.problems() == resumed.problems()
+    assert whole.save().told.tolist() == resumed.save().told.tolist()
 
 
 def changes_of(batch: ChangeBatch) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from erratic_feed import with_funding
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -176,7 +177,7 @@ def test_threads_tell_what_one_tells(seed: int, threads: int, cuts: int, live: b
 
 
 def test_a_state_goes_on_in_any_number_of_threads(sample_seed: int) -> None:
-    events = flow(sample_seed, 200)
+    events = with_funding(flow(sample_seed, 200), sample_seed)
     half = int(np.flatnonzero(events["flags"] & Flag.LAST)[100]) + 1
     whole = Told(0).apply(events, [0, half])
     expected = rows_of(whole)
@@ -196,6 +197,9 @@ def test_a_state_goes_on_in_any_number_of_threads(sample_seed: int) -> None:
         # What waits for its books is of no checkpoint, where clients follow.
         new.seen, whole.seen = [], []
         new.same(whole)
+        assert whole.pipeline.books is not None
+        told = new.pipeline.books.save().told
+        assert told.tolist() == whole.pipeline.books.save().told.tolist() and told.any(axis=0).all()
 
 
 def rows_of(told: Told) -> list[Any]:

@@ -12,7 +12,7 @@ from command_line_support import Program, orderbook, write
 from compiled_rules import RULES
 from compiled_support import OPTIONS, outcome
 from contract_support import SWAP, Account, coin_margined
-from erratic_feed import MILLISECOND, flow
+from erratic_feed import flow, with_funding
 from strategy_support import Row, event
 
 from orderbook.feeds.recording.parquet_record import RecordWriter
@@ -135,27 +135,6 @@ def test_a_checkpoint_has_it() -> None:
     third.client.load(again.client.save(), [0])
     third.quotes("100", "100.1", 2_000)
     assert third.position.funding == paid + 5
-
-
-def with_funding(events: np.ndarray, seed: int) -> np.ndarray:
-    """Rates and mark prices between the messages of a flow, each due some messages later."""
-    random = np.random.default_rng(seed)
-    ends = np.flatnonzero(events["flags"] & int(Flag.LAST))
-    told = np.zeros(len(ends) // 2, EVENT)
-    places = np.sort(random.choice(ends[:-1], len(told), replace=False)) + 1
-    before = events[places - 1]
-    told["flags"], told["instrument"] = int(Flag.LAST), before["instrument"]
-    told["instrument"] = random.integers(0, 3, len(told))
-    for name in ("exchange_time", "receive_time"):
-        told[name] = before[name]
-    rates = random.random(len(told)) < 0.7
-    due = before["exchange_time"] + random.integers(-5, 40, len(told)) * MILLISECOND
-    told["action"] = np.where(rates, Action.FUNDING, Action.MARK)
-    told["order_id"] = np.where(rates, np.maximum(due, 0), 0)
-    told["price"] = np.where(
-        rates, random.integers(-(10**9), 10**9, len(told)), 10**10 + 10**7 * (places % 9)
-    )
-    return np.insert(events, places, told)
 
 
 @pytest.mark.sampled(4)
