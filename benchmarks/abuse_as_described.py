@@ -303,6 +303,25 @@ class _Planner:
             now = orders[-1].end + int(pause * self.random.uniform(0.5, 1.5))
         return Case(kind, side, time, now), orders, []
 
+    def flip(self, kind: str, time: int) -> Plan | None:
+        """Large passive orders that others join; they leave as the trader turns and trades with these."""
+        side = self.side()
+        price = self.better(time, side)
+        if price is None:
+            return None
+        turned, orders, placed = time + self.ms(250, 1_200), [], time
+        for _ in range(int(self.random.integers(1, 4))):
+            orders.append(_Resting(side, price, self.size(8, 25), placed, turned))
+            placed += self.ms(1, 20)
+        shown = max(order.volume for order in orders)
+        left, now = round(shown * self.random.uniform(0.6, 1.2)), turned + self.ms(0.1, 6)
+        others = int(self.random.integers(2, 6))
+        for _ in range(others):
+            came = placed + int(self.random.uniform(0.1, 0.9) * (turned - placed))
+            volume = self.shown.lot * max(1, left // others // self.shown.lot)
+            orders.append(_Resting(side, price, volume, came, now, [(now, volume)]))
+        return Case(kind, side, time, now), orders, []
+
 
 _KINDS: dict[str, Callable[[_Planner, str, int], Plan | None]] = {
     "spoofing": _Planner.deceptive,
@@ -313,6 +332,7 @@ _KINDS: dict[str, Callable[[_Planner, str, int], Plan | None]] = {
     "wash_trades": _Planner.wash,
     "iceberg": _Planner.hidden,
     "pinging": _Planner.ping,
+    "flipping": _Planner.flip,
 }
 
 

@@ -100,6 +100,7 @@ OF_AMZN = (
 )
 # Of detectors, when and at which price each case is.
 OF_DETECTORS = {
+    "flipping": ("cancelled_at", "price"),
     "iceberg": ("span", "price"), "layering": ("cancelled", None), "marking_the_close": ("day", "close"),
     "momentum_ignition": ("span", "high"), "pinging": ("span", "lowest"), "quote_stuffing": ("span", None),
     "spoofing": ("cancelled_at", "price"), "wash_trades": ("span", "price"),
@@ -242,7 +243,7 @@ def draw_detectors(folder: Path) -> None:
     start = steps[0][0]
     hours = [(step - start) / SECOND / 3_600 for step, _ in steps]
     figure, every = grid(len(OF_DETECTORS))
-    for axes, (name, (when, price)) in zip(every, OF_DETECTORS.items(), strict=True):
+    for axes, (name, (when, price)) in zip(every, OF_DETECTORS.items(), strict=False):
         axes.plot(hours, [mid for _, mid in steps], linewidth=0.6, color="0.6")
         for label in injector.labels:
             if label.kind == name:

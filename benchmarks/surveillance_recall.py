@@ -249,7 +249,7 @@ def _rows(detector: str, frame: pl.DataFrame) -> Iterable[Evidence]:
 
 def _evidence(detector: str, row: Mapping[str, Any], window: int) -> Evidence:
     side = _SIDES.get(row.get("side", ""))
-    if detector == "spoofing":
+    if detector in ("spoofing", "flipping"):
         return Evidence(row["placed_at"], row["cancelled_at"], side)
     if detector == "layering":
         return Evidence(row["placed"], row["cancelled"], side)

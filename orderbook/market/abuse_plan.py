@@ -120,11 +120,11 @@ def planned(survey: Survey, abuse: Sequence[tuple[str, int]], random: np.random.
         raise UserError(
             f"{_MARKING}={closes}: an instrument closes once a day, which makes {len(survey.days)} here"
         )
-    found = []
+    found, closing = [], dict[tuple[int, int], int]()
     days = sorted(survey.days)
     for place in random.permutation(len(days))[:closes].tolist():
         first, last = survey.days[days[place]]
-        start = last - min(CLOSE_SPAN, int((last - first) * CLOSE_SHARE))
+        start = closing[days[place]] = last - min(CLOSE_SPAN, int((last - first) * CLOSE_SHARE))
         found.append(Planned(start, _MARKING, days[place][0], last, last))
     random.shuffle(kinds)
     needed, room = sum(LONGEST[kind] for kind in kinds), 0.9e-9 * sum(b - a for a, b in survey.days.values())
@@ -144,7 +144,8 @@ def planned(survey: Survey, abuse: Sequence[tuple[str, int]], random: np.random.
     for place, own in slots.items():
         first, last = survey.days[days[place]]
         # The beginning shows what is usual, the end belongs to the close.
-        first, last = first + (last - first) // 20, last - (last - first) // 20
+        end = min(closing.get(days[place], last), last - (last - first) // 20)
+        first, last = first + (last - first) // 20, end
         width = (last - first) // len(own)
         for k, kind in enumerate(own):
             begin = first + k * width

@@ -9,7 +9,7 @@ nothing of the stream comes before them.
 Sources: Commission Delegated Regulation (EU) 2016/522, annex II, section 1; CFTC, In re Panther Energy
 Trading and Coscia (2013); FCA, final notice to Swift Trade (2011), and FINRA to Trillium (2010), on layering;
 SEC, In re Athena Capital Research (2014), on marking the close; NASDAQ and others to Citadel Securities
-(2014), on bursts of 10,000 orders a second.
+(2014), on bursts of 10,000 orders a second; CFTC v. Oystacher and 3Red Trading (2015), on flipping.
 """
 
 from collections.abc import Callable, Iterator
@@ -192,7 +192,7 @@ def momentum_ignition(desk: Desk) -> Script:
 # How long an episode may take, s; it takes less in a market that is faster.
 LONGEST = {
     "spoofing": 0.5, "layering": 0.6, "quote_stuffing": 0.6, "momentum_ignition": 2.6, "wash_trades": 1.1,
-    "iceberg": 4.2, "pinging": 1.3,
+    "iceberg": 4.2, "pinging": 1.3, "flipping": 0.8,
 }  # fmt: skip
 # How long before the close trades begin at most, and what share of the day.
 CLOSE_SPAN, CLOSE_SHARE = 60 * SECOND, 0.25
@@ -243,6 +243,23 @@ def pinging(desk: Desk) -> Script:
         yield _pause(desk, 6, 25)
 
 
+def flipping(desk: Desk) -> Script:
+    """An order of ten times the usual a step behind the best, for 0.1 to 0.4 s, before which others come.
+
+    Three others, with three quarters of it, at one price; they are taken within 3 ms of its cancellation.
+    """
+    price = _inside(desk, desk.side)
+    lots = max(desk.lots(10 * desk.strength), round(2 * desk.strength * desk.depth(desk.side)))
+    large = desk.place(desk.side, _behind(desk, desk.side, 1), lots, Role.NON_BONA_FIDE)
+    yield _pause(desk, 50, 200)
+    for _ in range(3):
+        desk.place(desk.side, price, max(1, lots // 4), Role.COUNTERPARTY)
+        yield _pause(desk, 10, 60)
+    desk.cancel(large)
+    yield _wait(desk, 0.1, 3)
+    desk.sweep(1 - desk.side, price)
+
+
 SCRIPTS: dict[str, Callable[[Desk], Script]] = {
     "spoofing": spoofing,
     "layering": layering,
@@ -252,4 +269,5 @@ SCRIPTS: dict[str, Callable[[Desk], Script]] = {
     "wash_trades": wash_trades,
     "iceberg": iceberg,
     "pinging": pinging,
+    "flipping": flipping,
 }

@@ -30,6 +30,7 @@ def test_generated_abuse_is_labelled(orderbook: Program, tmp_path: Path) -> None
 
 # The columns of a detector's rows that say when its case began and ended, and what a span lasts, ns.
 SPANS = {
+    "flipping": ("placed_at", "cancelled_at", 0),
     "iceberg": ("span", "span", 10 * SECOND), "layering": ("placed", "cancelled", 0),
     "marking_the_close": ("day", "day", 24 * 3_600 * SECOND), "momentum_ignition": ("span", "span", SECOND),
     "pinging": ("span", "span", SECOND), "quote_stuffing": ("span", "span", SECOND // 10),

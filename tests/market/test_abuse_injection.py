@@ -260,6 +260,10 @@ def test_episodes_of_a_kind_do_what_it_says() -> None:
             assert sum(int(o["side"]) for o in genuine) * 2 == len(genuine) == 12
         elif label.kind == "iceberg":
             assert len({(int(o["side"]), int(o["price"])) for o in genuine}) == 1 and len(genuine) == 10
+        elif label.kind == "flipping":
+            (large,), others = deceptive, [added[i] for i in label.counterparties]
+            assert len(others) == 3 and {int(one["side"]) for one in (large, *others)} == {label.side}
+            assert sum(int(one["volume"]) for one in others) * 2 > large["volume"] >= 4 * usual
         else:
             assert len(deceptive) == 40 and seconds < 2
 

@@ -43,6 +43,8 @@ SMALL: Mapping[str, Parameter] = {
     "layer_window": "200 seconds", "layer_life": "200 seconds", "layer_order_value": 1, "layers": 1,
     "layer_value": 50, "layer_ratio": 0.1, "layer_leave": "200 seconds", "spoof_ratio": 0.1,
     "spoof_leave": "80 seconds", "filled_within": "90 seconds", "wash_net": 1,
+    "flip_value": 50, "flip_bps": 1000, "flip_life": "80 seconds", "flip_delay": "60 seconds",
+    "flip_share": 0.1,
     "stuffing_window": "20 seconds", "stuffing_events": 2, "stuffing_trades": 0.5,
     "ping_life": "100 seconds", "ping_value": 500, "pings": 1, "ping_window": "20 seconds",
     "iceberg_window": "1000 seconds", "iceberg_ratio": 0.3, "iceberg_fills": 1, "iceberg_refills": 0,

@@ -257,6 +257,22 @@ def spoofing(seen: Watched) -> Rows:
     return found
 
 
+def flipping(seen: Watched) -> Rows:
+    executed, found = _executed(seen), []
+    for r in seen.told:
+        if r.action != "cancel" or r.reason != "order" or not r.id or r.remaining:
+            continue
+        best = r.bid if r.side == "bid" else r.ask
+        if r.price * r.volume < 100_000 or r.ts - r.placed_at > 2 * SECOND or best is None:
+            continue
+        away = best - r.price if r.side == "bid" else r.price - best
+        parts = [v for ts, v in executed[r.place, r.side] if 0 <= ts - r.ts <= SECOND // 50]
+        if away * 10_000 <= 5 * best and parts and sum(parts) * 2 >= r.volume:
+            row = (*r.place, r.number, r.id, r.side, r.broker_id, r.price, r.volume, r.placed_at, r.ts)
+            found.append((*row, sum(parts)))
+    return found
+
+
 def wash_brokers(seen: Watched) -> Rows:
     fills = [r for r in seen.told if r.action == "execute" and r.broker_id]
     found: Rows = []
@@ -286,8 +302,8 @@ def wash_trades(seen: Watched) -> Rows:
 
 
 DETECTORS: Sequence[Callable[[Watched], Rows]] = (
-    iceberg, layering, marking_the_close, momentum_ignition, pinging, quote_stuffing, spoofing, wash_brokers,
-    wash_trades,
+    flipping, iceberg, layering, marking_the_close, momentum_ignition, pinging, quote_stuffing, spoofing,
+    wash_brokers, wash_trades,
 )  # fmt: skip
 # What is computed of the other columns, or would take the order of trades of one time.
 LEFT_OUT = {"close", "move_bps"}

