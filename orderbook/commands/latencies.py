@@ -14,10 +14,12 @@ from orderbook.core.summaries import told
 from orderbook.core.units import delay, nanoseconds
 from orderbook.feeds.merge import is_event_source
 from orderbook.feeds.source_kinds import open_sources
-from orderbook.market.events import Events, Flag
+from orderbook.market.events import Action, Events, Flag
 from orderbook.strategies.execution.recorded_delays import order_delays
 
 _SNAPSHOT = int(Flag.SNAPSHOT)
+# Their times may be those of what they tell.
+_APART = (int(Action.STATE), int(Action.INSTRUMENT))
 
 
 def latencies(
@@ -32,6 +34,7 @@ def latencies(
     step, sent, received = nanoseconds(every), [], []
     for batch in _batches(sources):
         plain = (batch["flags"] & _SNAPSHOT == 0) & (batch["exchange_time"] > 0)
+        plain &= ~np.isin(batch["action"], _APART)
         times = batch["receive_time"][plain]
         # The last of each step in the batch is enough.
         last = np.flatnonzero(np.diff(times // step, append=-1))
