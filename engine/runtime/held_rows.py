@@ -60,14 +60,27 @@ def _rows_of_map(runtime: Runtime, name: str, places: list[int]) -> Rows:
     return rows, np.array(exact_values(entries.words), np.int64)
 
 
+class MarkedRows(Protocol):
+    """Rows as they were at one moment, in any thread."""
+
+    def rows(self, relations: Sequence[str]) -> Mapping[str, Rows]:
+        """The rows of relations. Raises DataError."""
+
+    def counted(self, changes: ChangeBatch) -> ChangeBatch:
+        """Changes since that moment, the numbers of whose rows go on from those of `rows`, read before."""
+
+    def join(self) -> None:
+        """What comes from now on has such numbers by itself. On the engine's thread."""
+
+
 class PastRows(Protocol):
     """Gives rows of relations that nobody holds, as the log of a run does."""
 
     def gives(self, relation: str) -> bool:
         """Whether it has those of a relation."""
 
-    def mark(self) -> Callable[[Sequence[str]], Mapping[str, Rows]] | None:
-        """What gives, later and in any thread, rows of relations as they are now; None: not between these
+    def mark(self, relations: Sequence[str]) -> MarkedRows | None:
+        """The rows of relations as they are now, of which changes are noted; None: not between these
         messages."""
 
 
@@ -88,7 +101,7 @@ class RelationsCopy:
         self._kept, self._whole, self._past, self.noted = kept, whole, past, tuple(noted)
         self._left = list(kept.values())
         self._found: dict[str, Rows] = {}
-        self._read: Callable[[Sequence[str]], Mapping[str, Rows]] | None = None
+        self._read: MarkedRows | None = None
 
     def piece(self) -> bool:
         """Copies a piece, on the engine's thread between two changes; whether it was the last."""
@@ -97,7 +110,7 @@ class RelationsCopy:
         if self._left:
             return False
         if self.noted and self._past is not None:
-            self._read = self._past.mark()
+            self._read = self._past.mark(self.noted)
             if self._read is None:
                 return False
         for copy in self._kept.values():
@@ -107,8 +120,17 @@ class RelationsCopy:
 
     def rows(self) -> dict[str, Rows]:
         """The rows by relation, after the last piece; in any thread. Raises DataError where `past` fails."""
-        noted = {} if self._read is None else self._read(self.noted)
+        noted = {} if self._read is None else self._read.rows(self.noted)
         return {**self._found, **{name: copy.rows() for name, copy in self._kept.items()}, **noted}
+
+    def counted(self, changes: ChangeBatch) -> ChangeBatch:
+        """See MarkedRows, after `rows`."""
+        return changes if self._read is None else self._read.counted(changes)
+
+    def join(self) -> None:
+        """See MarkedRows."""
+        if self._read is not None:
+            self._read.join()
 
 
 def not_kept(relation: str) -> DataError:

@@ -269,7 +269,7 @@ class Replacement:
         while not copy.piece():
             if self.background:
                 return
-        self._copy, self._filling, self.noted = None, self.background, copy.noted
+        self._filling, self.noted = self.background, copy.noted
         self._work(lambda: self._fill(copy.rows()), self._swap)
 
     def _fill(self, rows: Mapping[str, Rows]) -> None:
@@ -282,11 +282,14 @@ class Replacement:
         """Applies what the engine has applied since the last time."""
         batches = [self._log.popleft() for _ in range(len(self._log))]
         if batches:
-            self._apply(_joined(batches))
+            assert self._copy is not None
+            self._apply(self._copy.counted(_joined(batches)))
 
     def _swap(self) -> None:
         self._catch_up()
         assert self._runtime is not None
+        if self._copy is not None:
+            self._copy.join()
         self._host.become(self._program, self._runtime, self._matches, self._statistics)
         self._finish()
 

@@ -9,16 +9,15 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orderbook.configuration.configuration import Configuration
-from orderbook.core.changes import NULL_CODE, Dictionary
+from orderbook.core.changes import NULL_CODE, ChangeBatch
 from orderbook.core.errors import DataError, OrderbookError
 from orderbook.core.processors import end_with_parent, give_way, step_aside
 from orderbook.engine.runtime.held_rows import Rows
@@ -56,7 +55,7 @@ class LoggedRows:
 
     def gives(self, relation: str) -> bool:
         """See PastRows: what has come to the engine from the beginning, or can come from now on as if it
-        had. Books number `quotes` and `book_events` from where a view first reads them.
+        had. What is placed and inferred in rows of `book_events` books know from where a view first reads it.
         """
         program = self._run.program
         if not self._run.whole or relation == CLOCK:
@@ -64,42 +63,78 @@ class LoggedRows:
         if any(trigger.relation == relation for trigger in program.program.triggers):
             return True
         declared = [one for one in program.relations if one.name == relation and filled_by_books(one)]
-        return bool(declared) and relation not in (QUOTES, BOOK_EVENTS, *TOLD_BY_STATES)
+        return bool(declared) and relation not in (BOOK_EVENTS, *TOLD_BY_STATES)
 
-    def mark(self) -> Callable[[Sequence[str]], Mapping[str, Rows]] | None:
+    def mark(self, relations: Sequence[str]) -> "Marked | None":
         """See PastRows; within an item it cannot be said how far the run is."""
         run = self._run
         if not run.whole:
             raise DataError("the log's beginning has gone meanwhile; keep_log = true in [log] keeps it")
-        if run.applying:
+        if run.applying or run.pipeline.message_open:
             return None
-        engine = run.pipeline.engine
-        relations = {one.name: one for one in engine.program.relations}
-        return partial(_read, self._configuration, run.applied, engine.dictionary, relations)
+        books = run.pipeline.books
+        quotes = next((one for one in run.pipeline.engine.program.relations if one.name == QUOTES), None)
+        if books is not None and QUOTES in relations and quotes is not None and filled_by_books(quotes):
+            books.go_on_with_quotes()
+        return Marked(self._configuration, run.applied, run.pipeline)
 
 
-def _read(
-    configuration: Configuration,
-    stamp: int,
-    dictionary: Dictionary,
-    relations: Mapping[str, Relation],
-    names: Sequence[str],
-) -> Mapping[str, Rows]:
-    request = pickle.dumps(_Request(configuration, stamp, tuple(names)))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "orderbook.durability.logged_rows"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, env=environment,
-    ) as process:  # fmt: skip
-        step_aside(process.pid)
-        told, _ = process.communicate(request)
-    if process.returncode:
-        why = told.decode("utf-8", "replace").strip() or "the process that reads it has failed"
-        raise DataError(f"the rows of {', '.join(names)} cannot be taken from the log: {why}")
-    strings, found = pickle.loads(told)
-    codes = dictionary.encode_all(strings)
-    return {name: (_recoded(rows, relations[name], codes), counts) for name, (rows, counts) in found.items()}
+class Marked:
+    """The rows after the item of a stamp, of a run that stands there; see MarkedRows.
+
+    Books number the rows of `quotes` that they tell from there on as the first ones, until `join`.
+    """
+
+    def __init__(self, configuration: Configuration, stamp: int, pipeline: "Pipeline") -> None:
+        self._configuration, self._stamp, self._pipeline = configuration, stamp, pipeline
+        self._relations = {one.name: one for one in pipeline.engine.program.relations}
+        self._index = {name: index for index, name in enumerate(self._relations)}
+        books = pipeline.books
+        self._before = np.zeros(0, np.int64) if books is None else books.quotes_told
+        # Rows of each book that come before those, int64[instruments].
+        self._more = np.zeros(len(self._before), np.int64)
+
+    def rows(self, relations: Sequence[str]) -> Mapping[str, Rows]:
+        """See MarkedRows."""
+        request = pickle.dumps(_Request(self._configuration, self._stamp, tuple(relations)))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-m", "orderbook.durability.logged_rows"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, env=environment,
+        ) as process:  # fmt: skip
+            step_aside(process.pid)
+            told, _ = process.communicate(request)
+        if process.returncode:
+            why = told.decode("utf-8", "replace").strip() or "the process that reads it has failed"
+            raise DataError(f"the rows of {', '.join(relations)} cannot be taken from the log: {why}")
+        answer: _Answer = pickle.loads(told)
+        codes = self._pipeline.engine.dictionary.encode_all(answer.strings)
+        instruments = self._pipeline.instruments
+        there = [answer.quotes.get((one.venue, one.symbol), 0) for one in instruments][: len(self._before)]
+        self._more = np.array(there, np.int64) - self._before
+        return {
+            name: (_recoded(rows, self._relations[name], codes), counts)
+            for name, (rows, counts) in answer.rows.items()
+        }
+
+    def counted(self, changes: ChangeBatch) -> ChangeBatch:
+        """See MarkedRows."""
+        of = changes.kinds >> 1 == self._index.get(QUOTES, -1)
+        if not self._more.any() or not of.any():
+            return changes
+        names = [column.name for column in self._relations[QUOTES].columns]
+        venue, symbol, number = (names.index(name) for name in ("venue", "symbol", "id"))
+        values, encode = changes.values.copy(), self._pipeline.engine.dictionary.encode
+        for one, more in zip(self._pipeline.instruments, self._more.tolist(), strict=False):
+            own = of & (values[:, venue] == encode(one.venue)) & (values[:, symbol] == encode(one.symbol))
+            values[own, number] += more
+        return ChangeBatch(changes.kinds, changes.flags, values)
+
+    def join(self) -> None:
+        """See MarkedRows."""
+        if (books := self._pipeline.books) is not None:
+            books.count_quotes(self._more)
 
 
 def _recoded(rows: NDArray[np.int64], relation: Relation, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -119,14 +154,27 @@ class _Request:
     stamp: int
     relations: tuple[str, ...]
 
-    def answer(self) -> tuple[tuple[str, ...], dict[str, Rows]]:
-        """The strings by their codes, and the rows. Raises OrderbookError where the log does not tell."""
+    def answer(self) -> "_Answer":
+        """What the log tells. Raises OrderbookError where it does not."""
         from orderbook.durability.past_states import open_past_run
 
         past = open_past_run(self.configuration, None, keep_rows=True)
         past.apply_through(self.stamp)
         rows = {name: past.engine.rows_of(name) for name in self.relations}
-        return past.engine.dictionary.strings(), rows
+        books, quotes = past.pipeline.books, dict[tuple[str, str], int]()
+        if books is not None:
+            told = zip(past.pipeline.instruments, books.quotes_told.tolist(), strict=False)
+            quotes = {(one.venue, one.symbol): count for one, count in told}
+        return _Answer(past.engine.dictionary.strings(), rows, quotes)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """Strings by their codes, rows by relation, and how many of `quotes` each book (venue, symbol) told."""
+
+    strings: Sequence[str]
+    rows: Mapping[str, Rows]
+    quotes: Mapping[tuple[str, str], int]
 
 
 def main() -> int:

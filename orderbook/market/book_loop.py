@@ -372,14 +372,14 @@ def end_open_message(context_at: int) -> int:
     return 0
 
 
-@called_with("i")
-def note_quotes(context_at: int) -> int:
-    """Notes, of each book of which quotes were told, that its touch is the one that was told last."""
+@called_with("ii")
+def note_quotes(context_at: int, every: int) -> int:
+    """Notes, of each book of which quotes were told, or of `every`, that its touch is what was told last."""
     context = _context_at(context_at)
     for instrument in range(context.instruments):
         book = book_of(context, instrument)
         quoted = quoted_of(context, book)
-        if quoted.number:
+        if every or quoted.number:
             note_quote(context, book, quoted)
     return 0
 

@@ -262,6 +262,23 @@ class Books:
                 self._quoted[name] = NULL_CODE
             self._context["quoted"] = self._quoted.ctypes.data
 
+    @property
+    def quotes_told(self) -> NDArray[np.int64]:
+        """How many rows of `quotes` each book has told, int64[instruments]."""
+        told = self._quoted
+        return np.zeros(len(self._instruments), np.int64) if told is None else told["number"].copy()
+
+    def go_on_with_quotes(self) -> None:
+        """Tell quotes from now on, as if the touches that there are had been told. Between messages."""
+        if self._quoted is None:
+            self.tell_quotes(True)
+            note_quotes(self._at, 1)
+
+    def count_quotes(self, told: NDArray[np.int64]) -> None:
+        """So many rows of each book, int64[instruments], were told before those of `quotes_told`."""
+        if self._quoted is not None:
+            self._quoted["number"][: len(told)] += told
+
     def tell_events(self, wanted: bool) -> None:
         """Whether rows of `book_events` are told from now on; see Books. Orders that rest already stand in
         their queues by the time of their last change, and have been placed then.
@@ -505,7 +522,7 @@ class Books:
             self._quoted["number"] = 0
             self._quoted["number"][places] = state.quotes
             # Of a book of which none was told, the first is that of its next message.
-            note_quotes(self._at)
+            note_quotes(self._at, 0)
         if self._tracked is not None:
             self._tracked.load(places, state.rows, state.events_told)
         self._all_valid = None

@@ -270,6 +270,11 @@ class Pipeline:
         self.engine.tick(tick)
         self.host.ticked()
 
+    @property
+    def message_open(self) -> bool:
+        """Whether the last event was not the last of its message."""
+        return self._open
+
     def finish(self) -> None:
         """End a message that is open at the end of all sources, and the strategies."""
         self._receive_time = 0

@@ -1,5 +1,6 @@
 """A view that is added to a run is filled from its log, and goes on with the live order."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_book import PlainBook
 
 from orderbook.configuration.configuration import Configuration, load_configuration
 from orderbook.core.errors import DataError
@@ -43,6 +45,33 @@ def parts(count: int) -> Iterator[Events]:
     ends = (np.flatnonzero(flow["flags"] & int(Flag.LAST)) + 1).tolist()
     for start, end in zip([0, *ends[4::7]], ends[4::7], strict=False):
         yield flow[start:end]
+
+
+TOLD = "CREATE VIEW told AS SELECT venue, symbol, id, bid, bid_volume, ask, ask_volume FROM quotes"
+
+
+class Touches:
+    """Rows of `quotes` by plain books: a message that leaves another touch than the row before has one."""
+
+    def __init__(self) -> None:
+        self._books = [PlainBook() for _ in INSTRUMENTS]
+        self._last: list[tuple[Any, ...]] = [(None,) * 4 for _ in INSTRUMENTS]
+        self.rows: dict[tuple[str, int], tuple[Any, ...]] = {}
+
+    def take(self, events: Events) -> None:
+        for event in events:
+            number = int(event["instrument"])
+            book, one = self._books[number], INSTRUMENTS[number]
+            book.apply(event)
+            if not event["flags"] & Flag.LAST:
+                continue
+            touch: tuple[Any, ...] = ()
+            for side in (Side.BID, Side.ASK):
+                found = [(p * one.price_unit, v * one.volume_unit) for p, v in book.best(side, 1)]
+                touch += found[0] if found else (None, None)
+            if touch != self._last[number]:
+                self._last[number] = touch
+                self.rows[one.symbol, 1 + sum(symbol == one.symbol for symbol, _ in self.rows)] = touch
 
 
 class Applied:
@@ -112,6 +141,39 @@ def test_a_view_of_rows_that_nobody_kept_begins_where_the_log_does(
             applied.take(events)
         applied.check()
     assert assembled(configuration, INSTRUMENTS)[1].engine.views == ("worst",)
+
+
+@pytest.mark.sampled(2)
+def test_quotes_that_no_view_has_read_begin_where_the_log_does(tmp_path: Path) -> None:
+    """Numbered from there on, while books move."""
+    configuration = configured(tmp_path)
+    assembly, engine = started(configuration)
+    with open_past(configuration, engine.program, INSTRUMENTS) as past:
+        _, run = past.recovered(lambda found: piped(configuration, assembly, engine, found))
+        assert run is not None
+        engine.past = LoggedRows(configuration, run)
+        applied, touches, flow = Applied(run), Touches(), parts(4_000)
+
+        def take(count: int) -> None:
+            for events in islice(flow, count):
+                applied.take(events)
+                touches.take(events)
+
+        take(40)
+        handle = engine.add_view(TOLD, background=True)
+        before = len(touches.rows)
+        while not handle.done:
+            # From when the log is read up to where it joins.
+            take(1 if engine.noted and len(touches.rows) < before + 30 else 0)
+            engine.advance()
+            time.sleep(0.01)
+        assert handle.error is None and len(touches.rows) > before
+        for _ in range(2):
+            rows = [tuple(row.values()) for row in engine["told"].values()]
+            found = {row[1:3]: row[3:] for row in rows}
+            assert found == touches.rows
+            take(1_000)
+        assert len(rows) == len(found) > 100
 
 
 @pytest.mark.sampled(2)
