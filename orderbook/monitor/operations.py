@@ -39,6 +39,7 @@ from orderbook.monitor.publisher import Mailbox
 from orderbook.monitor.query_pool import FairQueue, QueryPool
 from orderbook.monitor.questions import CostQuestion, EventQuestion, ExplainQuestion, answer_of
 from orderbook.strategies.gated_engine import GatedEngine
+from orderbook.views.library import files_by_name
 from orderbook.views.program import CompiledProgram
 
 _REPLACED_SECONDS = 0.02
@@ -139,8 +140,10 @@ class Operations:
         self._queries.close()
 
     def _add_view(self, sql: str) -> Replacement:
+        name = sql.strip()
         # Several lines are never the name of a file.
-        return self._engine.add_view(f"{sql}\n", background=True, limits=self._limits)
+        text = name if name in files_by_name(()) else f"{sql}\n"
+        return self._engine.add_view(text, background=True, limits=self._limits)
 
     def _drop(self, view: str) -> Replacement:
         if is_followed(view):

@@ -197,6 +197,9 @@ def test_with_the_token_views_and_rules_come_and_go() -> None:
             assert "counts" not in run.engine.views
             assert "counts" in (await one.ask(id=2, op="add_view", sql=sql, token=TOKEN))["views"]
             assert (await one.ask(id=3, op="subscribe", topic="view", view="counts"))["rows"] == [[1]]
+            # By a name that ships; the run keeps no rows of books.
+            by_name = await one.ask(id=20, op="add_view", sql=" market/ask_levels ", token=TOKEN)
+            assert "the rows of asks are not kept" in by_name["error"]
             rule = {"name": "many", "view": "counts", "when": "n > 2"}
             assert (await one.ask(id=4, op="set_rule", rule=rule, token=TOKEN))["type"] == "done"
             assert (await one.ask(id=5, op="rules"))["rules"] == [rule]

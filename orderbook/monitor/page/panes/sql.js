@@ -75,7 +75,8 @@ export class SqlPane extends Pane {
   async #add() {
     const sql = this.#text.value.trim().replace(/;\s*$/, "");
     const written = /^\s*CREATE\s+(?:MATERIALIZED\s+)?VIEW\s+("[^"]+"|\w+)/i.exec(sql);
-    const name = written ? written[1].replaceAll('"', "") : this.#name.value.trim();
+    const shipped = /^[a-z_]+\/([a-z_]+)$/.exec(sql);
+    const name = shipped ? shipped[1] : written ? written[1].replaceAll('"', "") : this.#name.value.trim();
     if (!/^[A-Za-z_]\w*$/.test(name)) {
       this.#say("a view needs a name: letters, digits and _", true);
       this.#name.focus();
@@ -84,7 +85,7 @@ export class SqlPane extends Pane {
     this.#remember(this.#text.value.trim());
     this.#say("compiling …");
     try {
-      await changing(this.#connection, { op: "add_view", sql: written ? sql : `CREATE VIEW ${name} AS\n${sql}` });
+      await changing(this.#connection, { op: "add_view", sql: written || shipped ? sql : `CREATE VIEW ${name} AS\n${sql}` });
       this.#say(`${name} is a view now`);
       this.#added(name);
     } catch (error) {
