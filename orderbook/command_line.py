@@ -115,7 +115,7 @@ Abuse = Annotated[
     typer.Option(
         "--abuse",
         help="Labelled abuse between the messages, as spoofing=5; also layering, quote_stuffing, "
-        "momentum_ignition, marking_the_close, wash_trades, iceberg, pinging.",
+        "momentum_ignition, marking_the_close, wash_trades, iceberg, pinging, flipping.",
         metavar="KIND=COUNT",
     ),
 ]
