@@ -93,6 +93,8 @@ class Marked:
         self._before = np.zeros(0, np.int64) if books is None else books.quotes_told
         # Rows of each book that come before those, int64[instruments].
         self._more = np.zeros(len(self._before), np.int64)
+        # The same by the codes of venue and symbol, where there are some.
+        self._more_of: dict[tuple[int, int], int] = {}
 
     def rows(self, relations: Sequence[str]) -> Mapping[str, Rows]:
         """See MarkedRows."""
@@ -113,6 +115,12 @@ class Marked:
         instruments = self._pipeline.instruments
         there = [answer.quotes.get((one.venue, one.symbol), 0) for one in instruments][: len(self._before)]
         self._more = np.array(there, np.int64) - self._before
+        encode = self._pipeline.engine.dictionary.encode
+        self._more_of = {
+            (encode(one.venue), encode(one.symbol)): more
+            for one, more in zip(instruments, self._more.tolist(), strict=False)
+            if more
+        }
         return {
             name: (_recoded(rows, self._relations[name], codes), counts)
             for name, (rows, counts) in answer.rows.items()
@@ -120,15 +128,14 @@ class Marked:
 
     def counted(self, changes: ChangeBatch) -> ChangeBatch:
         """See MarkedRows."""
-        of = changes.kinds >> 1 == self._index.get(QUOTES, -1)
-        if not self._more.any() or not of.any():
+        own = np.flatnonzero(changes.kinds >> 1 == self._index.get(QUOTES, -1))
+        if not self._more_of or not len(own):
             return changes
         names = [column.name for column in self._relations[QUOTES].columns]
         venue, symbol, number = (names.index(name) for name in ("venue", "symbol", "id"))
-        values, encode = changes.values.copy(), self._pipeline.engine.dictionary.encode
-        for one, more in zip(self._pipeline.instruments, self._more.tolist(), strict=False):
-            own = of & (values[:, venue] == encode(one.venue)) & (values[:, symbol] == encode(one.symbol))
-            values[own, number] += more
+        values = changes.values.copy()
+        books = zip(values[own, venue].tolist(), values[own, symbol].tolist(), strict=True)
+        values[own, number] += np.array([self._more_of.get(book, 0) for book in books], np.int64)
         return ChangeBatch(changes.kinds, changes.flags, values)
 
     def join(self) -> None:
