@@ -37,7 +37,8 @@ class Failure:
 class SavedRunner(msgspec.Struct, frozen=True):
     """A runner in a checkpoint: callbacks, orders, refused and fills so far, what its client knows, its
     clock, whether it had been started, and not stopped, at what prices its compiled methods have asked for
-    open orders, 1e-8, and its first order that was refused, as of StrategySummary."""
+    open orders, 1e-8, and its first order that was refused and how often its positions were closed, as of
+    StrategySummary."""
 
     failed: bool
     counts: tuple[int, int, int, int]
@@ -46,6 +47,7 @@ class SavedRunner(msgspec.Struct, frozen=True):
     started: bool = True
     asked: dict[int, int] = {}
     refusal: tuple[int, int, str] | None = None
+    liquidations: int = 0
 
 
 def identity_of(strategy: str, key: str | None) -> str:

@@ -56,6 +56,8 @@ def loop_notes(
     """
     kind = strategy.kind
     why = why_in_python(kind, True, not trading.gateways)
+    if why is None and trading.simulation.margin is not None:
+        why = "margin of [simulation] is looked at with each message"
     told = [(one, watch) for one in (strategy, *others) for watch in watches_of(one.kind)]
     for one, watch in told if why is None else ():
         read = sorted(kept_relations(program, watch.view))

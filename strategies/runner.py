@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from orderbook.core.errors import ConfigurationError, DataError, SqlError, suggestion
+from orderbook.core.errors import ConfigurationError, DataError, OrderbookError, SqlError, suggestion
 from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.live_view import Key, ViewRow
 from orderbook.engine.runtime.subscriptions import Subscription, ViewEvent
@@ -25,6 +25,7 @@ from orderbook.strategies.execution.account import (
     OPEN,
     Fill,
     Order,
+    OrderSide,
     OrderUpdate,
     Position,
     StrategySummary,
@@ -36,6 +37,7 @@ from orderbook.strategies.execution.client import (
 from orderbook.strategies.execution.exchange_account import ExchangeAccount
 from orderbook.strategies.execution.exchange_state import REFUSED
 from orderbook.strategies.execution.order_news import OrderNews
+from orderbook.strategies.execution.order_terms import OrderTerms
 from orderbook.strategies.execution.paper_client import PaperClient
 from orderbook.strategies.execution.venue_model import strategy_table
 from orderbook.strategies.gated_engine import GatedEngine
@@ -60,6 +62,8 @@ from orderbook.strategies.strategy import (
 from orderbook.strategies.telling import Telling
 
 _logger = logging.getLogger("orderbook.strategies")
+# Of orders that close positions for want of margin.
+_CLOSING = OrderTerms(reduce_only=True)
 
 
 # An order as it was told, and its fills.
@@ -115,6 +119,8 @@ class Runner:
         self.callbacks = self.refused = self.fills = 0
         # The time and id of the first order that was refused, and why.
         self.refusal: tuple[int, int, str] | None = None
+        # How often its positions were closed for want of margin.
+        self.liquidations = 0
         self._host = host
         self._kind = definition.kind
         self.own = OwnInstruments(host.engine, host.instruments, definition.partition_by, key)
@@ -582,6 +588,26 @@ class Runner:
     def told(self) -> None:
         """Publish what the client knows by now."""
         self._publish(self.client.told(self.now))
+        if closing := self.client.to_close():
+            self._liquidate(closing)
+
+    def _liquidate(self, positions: Iterable[Position]) -> None:
+        """Asks for positions to be closed at the market, for want of margin, and for open orders to go."""
+        if not self.alive:
+            return
+        self.liquidations += 1
+        # A log has what was asked for.
+        if self._host.silent:
+            return
+        try:
+            for order_id in self.client.open_orders():
+                self.asking.cancel(order_id)
+            for one in positions:
+                side: OrderSide = "sell" if one.volume > 0 else "buy"
+                volume = f"{abs(one.volume):f}"
+                self.asking.place(side, one.symbol, volume, None, one.venue, "gtc", False, _CLOSING)
+        except OrderbookError as error:
+            self._fail("on margin", error)
 
     def end(self) -> None:
         """Publish what has become of everything: no message follows."""
@@ -664,13 +690,21 @@ class Runner:
         failed = self._strategy is None and not self._unloaded
         asked = self.compiled.asked if self.compiled is not None and self.knows_fields else {}
         return SavedRunner(
-            failed, counts, self.client.save(), self.clock.save(), self.started, asked, self.refusal
+            failed,
+            counts,
+            self.client.save(),
+            self.clock.save(),
+            self.started,
+            asked,
+            self.refusal,
+            self.liquidations,
         )
 
     def load(self, saved: SavedRunner, indexes: Sequence[int], views: Collection[str] | None = None) -> None:
         """Goes on from `save`; `indexes` are the instruments' in this run, `views` as in RunnerClock."""
         self.callbacks, self.orders, self.refused, self.fills = saved.counts
         self.started, self.refusal = saved.started, saved.refusal
+        self.liquidations = saved.liquidations
         self.client.load(saved.account, indexes)
         self._rows.go_on(
             Position(self.name, one.venue, one.symbol, one.position, one.fees)
@@ -693,5 +727,5 @@ class Runner:
         return StrategySummary(
             self.name, self.callbacks, self.orders, self.refused, self.fills, positions,
             next(failures, None), self.refusal,
-            self.rows.too_small if isinstance(self.compiled, OrderDesk) else 0,
+            self.rows.too_small if isinstance(self.compiled, OrderDesk) else 0, self.liquidations,
         )  # fmt: skip

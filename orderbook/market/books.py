@@ -571,6 +571,10 @@ class Books:
         """Whether a book is L3, with orders in it now."""
         return bool(self._book(instrument)["orders"])
 
+    def mark(self, instrument: int) -> int:
+        """The mark price that was told last, in 1e-8; 0: none was."""
+        return int(self._book(instrument)["mark"])
+
     def best(self, instrument: int) -> tuple[int | None, int | None]:
         """The best bid and the best ask in ticks, None where a side is empty."""
         if self._book(instrument)["orders"] and not self._track:

@@ -106,6 +106,7 @@ def strategy_figures(strategy: StrategySummary) -> dict[str, Any]:
         "profit": strategy.profit,
         "currency": strategy.currency,
         "failure": strategy.failure,
+        "liquidations": strategy.liquidations,
         "positions": [
             {
                 "venue": one.venue, "symbol": one.symbol, "position": one.position, "mark": one.mark,
@@ -280,6 +281,9 @@ def strategy_lines(strategy: StrategySummary) -> Iterator[str]:
     )
     if strategy.refusal is not None:
         yield f"    refused first: {strategy.refusal[2]}"
+    if strategy.liquidations:
+        times = "once" if strategy.liquidations == 1 else f"{strategy.liquidations:,} times"
+        yield f"    positions closed for want of margin {times}"
     if strategy.too_small and not strategy.orders:
         yield f"    its rows ask for less than a lot, and so for nothing ({strategy.too_small:,} times)"
     for one in strategy.positions:

@@ -317,7 +317,8 @@ class PositionSummary:
 class StrategySummary:
     """One strategy. `orders` counts all it placed, `refused` those that were refused; `failure` says why
     it was disabled, in a line, and is None where it was not. refusal: the time (ns) and id of the first that
-    was refused, and why. too_small: how often a row of a strategy in SQL asked for less than a lot."""
+    was refused, and why. too_small: how often a row of a strategy in SQL asked for less than a lot.
+    liquidations: how often positions were closed for want of margin."""
 
     name: str
     callbacks: int
@@ -328,6 +329,7 @@ class StrategySummary:
     failure: str | None
     refusal: tuple[int, int, str] | None = None
     too_small: int = 0
+    liquidations: int = 0
 
     @property
     def profit(self) -> Decimal | None:
@@ -360,4 +362,5 @@ class StrategySummary:
             self.failure or other.failure,
             min((one for one in (self.refusal, other.refusal) if one is not None), default=None),
             self.too_small + other.too_small,
+            self.liquidations + other.liquidations,
         )

@@ -20,6 +20,7 @@ from orderbook.strategies.execution.account import (
     Order,
     OrderSide,
     OrderUpdate,
+    Position,
     PositionSummary,
     SavedHolding,
 )
@@ -212,6 +213,9 @@ class ExecutionClient(Protocol):
 
     def told(self, now: int) -> list[OrderUpdate]:
         """What is known by now, at the end of a message that the strategy sees."""
+
+    def to_close(self) -> Sequence[Position]:
+        """What is to be closed now for want of margin, and is not being closed; its orders go, too."""
 
     def end(self, now: int) -> list[OrderUpdate]:
         """No message follows: what has happened is told, and what is under way is cancelled."""

@@ -47,6 +47,7 @@ from orderbook.strategies.execution.account import (
     Ledger,
     Order,
     OrderUpdate,
+    Position,
     PositionSummary,
     fee_amount,
 )
@@ -62,6 +63,7 @@ from orderbook.strategies.execution.exchange_account import ExchangeAccount, Rep
 from orderbook.strategies.execution.exchange_calls import give_exits, give_terms, new_order
 from orderbook.strategies.execution.exchange_state import CANCEL, LAST, MODIFY, PLACE, SENT, STOP
 from orderbook.strategies.execution.fees import Fees, FeeTables
+from orderbook.strategies.execution.margin import Margin
 from orderbook.strategies.execution.order_news import STATUSES, NewsColumns, OrderNews, columns_of, reasons_of
 from orderbook.strategies.execution.order_terms import NO_TERMS, Number
 from orderbook.strategies.execution.risk import Exposure, Risk
@@ -87,6 +89,11 @@ class PaperClient:
         self._books, self._instruments = books, instruments
         self._requests, self._ledger = Requests(strategy, instruments), Ledger(instruments)
         self._risk, self._fees = Risk(limits), Fees(options.fees)
+        self._margin: Margin | None = None
+        if options.margin is not None:
+            self._margin = Margin(
+                options.margin, self._ledger, instruments, self._price_of, self._open_orders
+            )
         self._to, back, self._feed = (
             Delays(option, options.seed, line, kind)
             for option, kind in (
@@ -138,6 +145,8 @@ class PaperClient:
     def worth_fits(self, instruments: Sequence[int]) -> bool:
         """Whether compiled code can value what is held of these instruments, and their fees, where somebody
         wants to know."""
+        if self._margin is not None:
+            return False
         if not self._risk.watches_drawdown:
             return True
         own = [self._instruments[index] for index in instruments]
@@ -255,8 +264,13 @@ class PaperClient:
 
     @property
     def _marks(self) -> bool:
-        """Whether the risk check is told what the account is worth."""
-        return self._risk.watches_drawdown and any(holding.lots for _, holding in self._ledger)
+        """Whether what the account is worth is looked at."""
+        return self._values and any(holding.lots for _, holding in self._ledger)
+
+    @property
+    def _values(self) -> bool:
+        """Whether it matters what the account is worth."""
+        return self._risk.watches_drawdown or self._margin is not None
 
     @property
     def due(self) -> int:
@@ -390,7 +404,7 @@ class PaperClient:
 
     def followed(self) -> None:
         """See ExecutionClient."""
-        if self._risk.watches_drawdown:
+        if self._values:
             self._mark()
 
     def told(self, now: int) -> list[OrderUpdate]:
@@ -546,7 +560,7 @@ class PaperClient:
                 )
             )  # fmt: skip
             self._ledger.trade(Execution(index, lots, fill.ticks, fee))
-        if fills and self._risk.watches_drawdown:
+        if fills and self._values:
             self._mark()
             self.stirred.update(range(len(self._instruments)))
         new = Order(
@@ -564,7 +578,7 @@ class PaperClient:
 
     def _check_risk(self, index: int, order: Order, checked: CheckedOrder, now: int) -> None:
         """Raises DataError with the reason for a refusal."""
-        if self._risk.unlimited:
+        if self._risk.unlimited and self._margin is None:
             return
         one, buys, lots, terms = self._instruments[index], order.side == "buy", checked.lots, checked.terms
         waiting = self._open_volume(index, order, terms.tie)
@@ -580,9 +594,24 @@ class PaperClient:
             terms.reduce_only or order.id in self._uncounted,
             self._ledger.money(index),
         )
-        reason = self._risk.refusal(exposure, now)
+        reason = None if self._risk.unlimited else self._risk.refusal(exposure, now)
+        if reason is None and self._margin is not None and not exposure.reduces:
+            self._take_payments()
+            reason = self._margin.refusal(index, exposure)
         if reason is not None:
             raise DataError(f"{one}: {reason}")
+
+    def _price_of(self, index: int) -> Decimal | None:
+        """What a position is valued at for margin: the mark price, else the mid."""
+        mark = 0 if self._books is None else self._books.mark(index)
+        return fee_amount(mark) if mark > 0 else self._mid(index)
+
+    def _open_orders(self) -> Iterator[tuple[int, Order, bool]]:
+        return ((index, order, order.id in self._uncounted) for index, order in self._known.values())
+
+    def to_close(self) -> Sequence[Position]:
+        """See ExecutionClient."""
+        return () if self._margin is None else self._margin.to_close(self._requests.strategy)
 
     def _open_volume(self, index: int, order: Order, tie: int) -> Decimal:
         """What other open orders of an order's side may add to a position: the most of those that are tied,
@@ -597,7 +626,12 @@ class PaperClient:
         return sum(most.values(), Decimal(0))
 
     def _mark(self) -> None:
-        """Tells the risk check what the account is worth in the quote currency, where each book has a mid."""
+        """Looks at what the account is worth, in the quote currency, where each book has a price."""
+        if self._margin is not None:
+            self._take_payments()
+            self._margin.look()
+        if not self._risk.watches_drawdown:
+            return
         worth = Decimal(0)
         for position in self.positions():
             profit = position.quoted_profit

@@ -13,7 +13,7 @@ from orderbook.core.errors import DataError
 from orderbook.market.books import Books
 from orderbook.market.events import Events
 from orderbook.market.instruments import Instruments
-from orderbook.strategies.execution.account import FundingPayment, OrderUpdate, PositionSummary
+from orderbook.strategies.execution.account import FundingPayment, OrderUpdate, Position, PositionSummary
 from orderbook.strategies.execution.client import OrderRequest, Requests, SavedAccount
 from orderbook.strategies.execution.contract_money import EXACT
 from orderbook.strategies.execution.order_terms import NO_TERMS, Number
@@ -133,6 +133,10 @@ class RoutedClient:
     def told(self, now: int) -> list[OrderUpdate]:
         """See ExecutionClient; what venues tell comes through `VenueAccount.take`."""
         return self.paper.told(now)
+
+    def to_close(self) -> Sequence[Position]:
+        """See ExecutionClient; a venue closes for itself."""
+        return self.paper.to_close()
 
     def end(self, now: int) -> list[OrderUpdate]:
         """See ExecutionClient; what rests at a venue stays as it was told last."""

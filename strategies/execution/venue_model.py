@@ -122,6 +122,20 @@ class VenueFees(FeeOptions):
         return self.venues.get(venue, self)
 
 
+class MarginOptions(Section):
+    """Margin of each account, in the quote currency; see docs/strategies.md.
+
+    `balance`: what it begins with. `leverage`: how many times its equity positions may be worth. Where the
+    equity is below `maintenance`, a share of what positions are worth, they are closed.
+    """
+
+    balance: Positive
+    leverage: Positive = Decimal(1)
+    maintenance: Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, lt=1, allow_inf_nan=False)] = (
+        Decimal(0)
+    )
+
+
 def _ordered(sessions: tuple[str, ...]) -> tuple[str, ...]:
     for text in sessions:
         if re.fullmatch(SESSION, text) is None:
@@ -151,6 +165,7 @@ class SimulationOptions(Section):
     stop_by: Literal["trade", "touch", "mark"] = "trade"
     sessions: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_ordered)] = ()
     fees: VenueFees = Field(default_factory=VenueFees)
+    margin: MarginOptions | None = None
 
     def anchored(self, folder: Path) -> "SimulationOptions":
         """With relative paths of latencies relative to a folder."""

@@ -54,7 +54,9 @@ def checked(
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize(("simulation", "processes"), [("at once", 3), ("constant", 1), ("drawn", 4)])
+@pytest.mark.parametrize(
+    ("simulation", "processes"), [("at once", 3), ("constant", 1), ("drawn", 4), ("margin", 2)]
+)
 @pytest.mark.parametrize("strategies", list(STRATEGIES))
 def test_all_are_equal(
     tmp_path: Path, sample_seed: int, strategies: str, simulation: str, processes: int

@@ -49,6 +49,12 @@ fees = { maker = -0.5, taker = 2.5 }
 [risk]
 max_position = 60
 """,
+    "margin": """
+order_latency = "2ms"
+response_latency = "1ms"
+fees = { maker = -0.5, taker = 2.5 }
+margin = { balance = 400, leverage = 10, maintenance = 0.9 }
+""",
     "drawn": """
 order_latency = { median = "3ms", sigma = 0.8 }
 response_latency = ["0ms", "1ms", "20ms"]
