@@ -579,6 +579,15 @@ def nested_relations(node: Term | Poly) -> frozenset[str]:
     return frozenset(n for f in node if isinstance(f, NESTED) for n in relations(f))
 
 
+def comparisons(node: Poly) -> Iterator[Cmp]:
+    """All comparisons, at any depth."""
+    for factor in (f for term in node.terms for f in term):
+        if isinstance(factor, Cmp):
+            yield factor
+        elif isinstance(factor, NESTED):
+            yield from comparisons(factor.body)
+
+
 def map_reads(node: Factor | Term | Poly) -> Iterator[MapRef]:
     """All reads of maps, at any depth."""
     if isinstance(node, MapRef):

@@ -111,6 +111,9 @@ def fold_constants(term: Term, keep: frozenset[Var]) -> list[Term] | None:
                 return [rest] if compare(factor.op, left.value, right.value) else []
             if left == right:
                 return [rest] if factor.op in ("=", "<=", ">=") else []
+            decided = Cmp(factor.op, folded(left), folded(right))
+            if decided != factor:
+                return [(*term[:i], decided, *term[i + 1 :])]
         if isinstance(factor, Val) and isinstance(factor.scalar, Apply):
             scalar = folded(factor.scalar)
             if scalar != factor.scalar:

@@ -81,6 +81,7 @@ _OF_A = " WHERE symbol = 'A'"
 _ABOVE = "(SELECT {} FROM t c WHERE c.price > b.price)"
 
 _EACH = "OVER (PARTITION BY symbol ORDER BY ts, id)"
+_WITHIN = "OVER (PARTITION BY symbol ORDER BY ts RANGE BETWEEN 2 PRECEDING AND CURRENT ROW)"
 _UP_TO = "OVER (PARTITION BY symbol ORDER BY ts)"
 
 _BARS = (
@@ -88,6 +89,7 @@ _BARS = (
     "FROM t GROUP BY symbol, size // 2) g"
 )
 _OVER_BARS = "OVER (PARTITION BY symbol ORDER BY bar ROWS {})"
+_BARS_SO_FAR = "OVER (PARTITION BY symbol ORDER BY bar)"
 _BAR_MEANS = (
     f"(SELECT symbol, bar, close, v, AVG(close) {_OVER_BARS.format('1 PRECEDING')} AS fast, "
     f"AVG(v) {_OVER_BARS.format('BETWEEN 2 PRECEDING AND 1 PRECEDING')} AS slow FROM {_BARS}) d"
@@ -431,6 +433,63 @@ FAMILIES: Mapping[str, Family] = {
             "SELECT COUNT(*) AS n FROM t a WHERE 1.5 <= (SELECT AVG(b.size) FROM t b WHERE b.ts <= a.ts)",
         ),
         tuple(SCHEMAS),
+    ),
+    "rows beside a span of time": Family(
+        Cost.SLICE,
+        (
+            f"SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, price, AVG(price) {_WITHIN} AS m FROM t) d "
+            "WHERE price > m GROUP BY symbol",
+            f"SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, size / SUM(size) {_WITHIN} AS part FROM t) d "
+            "WHERE part > 0.4 GROUP BY symbol",
+            f"SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, COUNT(*) {_WITHIN} AS c FROM t) d "
+            "WHERE c >= 3 GROUP BY symbol",
+            f"SELECT symbol, MAX(v) AS v FROM (SELECT symbol, SUM(size) {_WITHIN} AS v FROM t) d "
+            "GROUP BY symbol",
+            "SELECT COUNT(*) AS n FROM t a WHERE (SELECT SUM(b.size) FROM t b WHERE b.symbol = a.symbol "
+            "AND b.ts BETWEEN a.ts - 2 AND a.ts) > 4",
+            "SELECT COUNT(*) AS n FROM t a WHERE EXISTS (SELECT 1 FROM t b WHERE b.symbol = a.symbol "
+            "AND b.side <> a.side AND b.ts BETWEEN a.ts - 1 AND a.ts + 1)",
+            "SELECT SUM(a.size * ((SELECT AVG(b.price) FROM t b WHERE b.symbol = a.symbol AND b.ts > a.ts "
+            "AND b.ts <= a.ts + 2) - a.price)) AS s FROM t a",
+        ),
+        tuple(SCHEMAS),
+    ),
+    "rows beside the latest of a span before or after": Family(
+        Cost.SLICE,
+        (
+            "SELECT a.symbol, SUM(a.size * (b.ts - a.ts)) AS s FROM t a ASOF JOIN t b "
+            "ON a.symbol = b.symbol AND a.ts + 2 >= b.ts GROUP BY a.symbol",
+            "SELECT a.symbol, AVG(b.ts - a.ts) AS m FROM t a ASOF JOIN t b "
+            "ON a.symbol = b.symbol AND a.ts - 2 >= b.ts GROUP BY a.symbol",
+            "SELECT a.id, b.ts FROM t a ASOF JOIN t b ON a.symbol = b.symbol AND a.ts + 2 >= b.ts",
+            "SELECT COUNT(b.id) AS n, SUM(b.ts - a.ts) AS s FROM t a ASOF LEFT JOIN t b "
+            "ON a.symbol = b.symbol AND a.ts - 1 >= b.ts",
+        ),
+    ),
+    "the greatest of a span of time": Family(
+        Cost.PRODUCT,
+        (
+            f"SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, price, MAX(price) {_WITHIN} AS m FROM t) d "
+            "WHERE price = m GROUP BY symbol",
+        ),
+        tuple(SCHEMAS),
+    ),
+    "bars beside all before them": Family(
+        Cost.SLICE,
+        (
+            "SELECT symbol, COUNT(*) AS n FROM "
+            f"(SELECT symbol, v, AVG(v) {_BARS_SO_FAR} AS m FROM {_BARS}) d WHERE v > m GROUP BY symbol",
+            f"SELECT symbol, bar FROM (SELECT symbol, bar, v, AVG(v) {_BARS_SO_FAR} AS m FROM {_BARS}) d "
+            "WHERE v > m",
+            f"SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, v / SUM(v) {_BARS_SO_FAR} AS part "
+            f"FROM {_BARS}) d WHERE part > 0.2 GROUP BY symbol",
+            f"SELECT symbol, MAX(peak - close) AS fall FROM (SELECT symbol, close, "
+            f"MAX(close) {_BARS_SO_FAR} AS peak FROM {_BARS}) d GROUP BY symbol",
+            "SELECT symbol, COUNT(*) AS n FROM (SELECT symbol, high, MAX(high) "
+            f"{_OVER_BARS.format('BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING')} AS before "
+            "FROM (SELECT symbol, size // 2 AS bar, MAX(price) AS high FROM t GROUP BY ALL) g) d "
+            "WHERE high > before GROUP BY symbol",
+        ),
     ),
     "the largest groups": Family(
         Cost.ROWS,

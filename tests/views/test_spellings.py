@@ -25,7 +25,13 @@ def test_spellings_cost_the_same_and_equal_duckdb_after_every_event(name: str, s
 @pytest.mark.parametrize("schema", ["declared", "nullable"])
 def test_a_row_that_comes_last_reaches_no_other(schema: str) -> None:
     """Statements look at rows from the event's place in the order on, so at none after the last."""
-    families = ("rows that follow others", "rows beside all up to their moment")
+    families = (
+        "rows that follow others",
+        "rows beside all up to their moment",
+        "rows beside a span of time",
+        "bars beside all before them",
+        "rows beside the latest of a span before or after",
+    )
     looped = 0
     for spelling in (s for name in families for s in FAMILIES[name].spellings):
         made = plan(compiled(f"{SCHEMAS[schema]} CREATE VIEW v AS {spelling}"))

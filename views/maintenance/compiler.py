@@ -186,7 +186,7 @@ class Compiler:
         upkeep = self._upkeep(view, level)
         multiplicity = None
         if view.multiplicity is not None:
-            body = self._limited(view.multiplicity, bound)
+            body = with_null_rows_apart(self._limited(view.multiplicity, bound), bound)
             with materialiser.keeping(upkeep):
                 multiplicity = materialiser.reference(keys, keys, body, f"{view.name}_count")
             order = [keys.index(k) for k in multiplicity.keys]

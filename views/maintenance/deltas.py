@@ -52,9 +52,9 @@ from orderbook.views.calculus import (
 )
 from orderbook.views.conditions import NULL, choose, is_null, known_not_null, linear_form, not_null
 from orderbook.views.m3 import MapDeclaration
+from orderbook.views.maintenance.cuts import has_cut
 from orderbook.views.maintenance.ends import compared_ends, equal_to
 from orderbook.views.maintenance.joined import joined_groups
-from orderbook.views.maintenance.leading_limits import limits_from_above
 from orderbook.views.maintenance.neighbours import Beyond, absent, apart, from_order, in_order, next_beyond
 from orderbook.views.maintenance.sides import is_sure, lifted_scalar, near_limits, side_limits
 from orderbook.views.names import apart_from, used_outside
@@ -559,41 +559,9 @@ def reaches_near(term: Term, relation: Relation, known: Mapping[str, Relation]) 
 
 def _sides(term: Term, relation: Relation, sure: frozenset[Var]) -> Poly | None:
     """On which side of the row its reach lies; not where a cut by what is aggregated reaches fewer."""
-    aggregates = _aggregates(term)
-    compared = [f for f in term if isinstance(f, Cmp) and variable_set(f) & aggregates]
-    cuts = [f for f in compared if not _is_of_each_row(f, term) and not _is_from_below(f, term)]
-    # What asks of each row looks at all that a cut from below leaves.
-    if any(_is_of_each_row(f, term) for f in compared):
-        cuts = [f for f in cuts if any(limits_from_above(f))]
-    forms = (linear_form(Apply("-", (f.left, f.right))) for f in cuts)
-    # That there are rows at all is no cut.
-    if any(form is not None and (len(form[0]) > 1 or form[1]) for form in forms):
+    if has_cut(term, _aggregates(term)):
         return None
     return side_limits(term, relation.name, parameters(relation), sure)
-
-
-def _is_of_each_row(comparison: Cmp, term: Term) -> bool:
-    """Whether a row's own column is compared with what is aggregated of the rows on one side of it."""
-    rows = frozenset(v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f))
-    running = (
-        f
-        for f in term
-        if isinstance(f, Lift | Extreme)
-        and f.var in variable_set(comparison)
-        and any(
-            isinstance(c, Cmp) and c.op not in ("=", "<>") and variable_set(c) & rows
-            for inner in f.body.terms
-            for c in inner
-        )
-    )
-    return bool(variable_set(comparison) & rows) and any(running)
-
-
-def _is_from_below(comparison: Cmp, term: Term) -> bool:
-    """Whether running sums in several places of an order are compared, from which no cut is known upwards."""
-    running = {f.var for f in term if isinstance(f, Lift) and len(f.body.terms) > 1}
-    met = variable_set(comparison) & _aggregates(term)
-    return met <= running and met.isdisjoint(v for v, _ in limits_from_above(comparison))
 
 
 def _narrow(term: Term, relation: Relation) -> bool:

@@ -6,7 +6,7 @@ What is so of all ways by which a term reads the row's relation limits what has 
 same before the event as after it. So a row that comes last in its order reaches few others.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -18,6 +18,7 @@ from orderbook.views.calculus import (
     Cmp,
     Const,
     Exists,
+    Extreme,
     Factor,
     Lift,
     Neighbour,
@@ -49,9 +50,25 @@ class _Way:
     sides: Sides
     conditions: frozenset[Scalar]
 
+    def distance(self, variable: Scalar, op: str, column: Scalar) -> int | None:
+        """What is to be added to the column for the variable to be `op` it; None where it need not be.
+
+        What is computed of a column that has a value is what a group by it has in place of NULL, too.
+        """
+        found = self.sides.get((variable, op, column))
+        match column:
+            case Apply("if", (condition, value, Const())) if found is None and condition in self.conditions:
+                return self.sides.get((variable, op, value))
+        return found
+
     def is_at(self, variable: Scalar, column: Scalar) -> bool:
         """Whether the variable is known to be the column."""
-        return all(self.sides.get((variable, op, column)) == 0 for op in ("<=", ">="))
+        return all(self.distance(variable, op, column) == 0 for op in ("<=", ">="))
+
+    def says(self, condition: Callable[[Scalar], Scalar], column: Scalar) -> bool:
+        """Whether a condition is asked of the column, or of what is that."""
+        asked = (s for s, _, c in self.sides if c == column and condition(s) in self.conditions)
+        return condition(column) in self.conditions or any(self.is_at(s, column) for s in asked)
 
 
 # What is never NULL of what is not.
@@ -92,28 +109,40 @@ def _limits_beside_null(ways: Sequence[_Way], bound: frozenset[Var], sure: froze
     Each way reaches rows of NULL, or others on one side of the row, or those if the row's is NULL; the way by
     the row itself may reach any of these, with its own value.
     """
-    for variable, op, column in dict.fromkeys(side for way in ways for side in way.sides):
+    for variable, column in dict.fromkeys((side[0], side[2]) for way in ways for side in way.sides):
         there = frozenset(v for v in (variable, *scalar_variables(column)) if isinstance(v, Var)) - sure
         if variable not in bound or not is_sure(column, sure | there):
             continue
         missing = [way for way in ways if is_null(variable) in way.conditions]
-        unknown = [way for way in ways if way not in missing and is_null(column) in way.conditions]
+        unknown = [way for way in ways if way not in missing and way.says(is_null, column)]
         side = [way for way in ways if way not in missing and way not in unknown]
         own = [way for way in side if way.is_at(variable, column)]
-        told = [way for way in side if way.conditions.issuperset(map(not_null, there))]
-        if not _in_all((variable, op, column), side) or not all(way in own or way in told for way in side):
+        told = [way for way in side if _are_there(way, variable, column, there)]
+        if len(own) == len(ways) - len(missing) or not all(way in own or way in told for way in side):
             continue
-        if len(own) == len(ways) - len(missing):
+        distances = {op: [way.distance(variable, op, column) for way in side] for op in ("<=", ">=")}
+        compared = [
+            _limit(variable, op, column, [d for d in found if d is not None])
+            for op, found in distances.items()
+            if side and None not in found
+        ]
+        if side and not compared:
             continue
-        distances = [way.sides[variable, op, column] for way in side]
         known = [Val(not_null(v)) for v in sorted(there, key=lambda v: v.name)]
-        limits = product(*known, _limit(variable, op, column, distances)) if side else ZERO
+        limits = product(*known, *compared) if side else ZERO
         if unknown:
             limits += product(*(k for k in known if k == Val(not_null(variable))), Val(is_null(column)))
         if missing or (own and variable not in sure):
             limits += product(Val(is_null(variable)), *(() if missing else (Val(is_null(column)),)))
         return limits
     return None
+
+
+def _are_there(way: _Way, variable: Scalar, column: Scalar, asked: frozenset[Var]) -> bool:
+    """Whether it is known that neither variable nor column is NULL; those `asked` for may be."""
+    here = variable not in asked or not_null(variable) in way.conditions
+    there = way.conditions.issuperset(map(not_null, asked - {variable}))
+    return here and (there or way.says(not_null, column))
 
 
 def near_limits(term: Term, relation: str, row: tuple[Var, ...], sure: frozenset[Var]) -> Poly | None:
@@ -225,7 +254,7 @@ def is_sure(scalar: Scalar, sure: frozenset[Var]) -> bool:
         case Apply(op, (left, Const(int() | float() as divisor))) if op in _DIVISIONS:
             return divisor != 0 and is_sure(left, sure)
         case Apply("if", (Apply("not", (Apply("is_null", (Var() as column,)),)), value, otherwise)):
-            return is_sure(value, sure | {column}) and is_sure(otherwise, sure)
+            return is_sure(value, sure | {column}) and (column in sure or is_sure(otherwise, sure))
         case Apply(op, args):
             return op in _TOTAL and all(is_sure(a, sure) for a in args)
     return False
@@ -323,7 +352,7 @@ def _ways(
 
     Not for those by the factors `but`. What is the `wanted` of a row with a value counts as that.
     """
-    asked = frozenset(f.scalar for f in term if isinstance(f, Val))
+    asked = frozenset(f.scalar for f in (*term, *_of_extremes(term)) if isinstance(f, Val))
     for factor in (f for f in term if f not in but):
         if isinstance(factor, Rel) and factor.name == relation:
             columns = columns_of(factor, term, row)
@@ -353,7 +382,7 @@ def _beside(factor: Factor) -> Term:
 
 def _with_compared(sides: Sides, term: Term) -> Sides:
     """The sides with those that follow by the term's comparisons of variables."""
-    found, pairs = dict(sides), list(_compared(term))
+    found, pairs = dict(sides), list(_compared((*term, *_of_extremes(term))))
     pending = list(found)
     while pending:
         variable, op, column = pending.pop()
@@ -364,6 +393,18 @@ def _with_compared(sides: Sides, term: Term) -> Sides:
                 found[side] = found[variable, op, column] - sign * distance
                 pending.append(side)
     return found
+
+
+def _of_extremes(term: Term) -> Iterator[Cmp | Val]:
+    """What holds of the extremes of a term, as it is asked of all rows that they are of."""
+    for extreme in (f for f in term if isinstance(f, Extreme) and len(f.body.terms) == 1):
+        (rows,) = extreme.body.terms
+        local = frozenset(v for f in rows for v in bound_by(f)) - {extreme.value}
+        for factor in rows:
+            if isinstance(factor, Cmp | Val) and local.isdisjoint(variable_set(factor)):
+                (asked,) = substitute(product(factor), {extreme.value: extreme.var}).terms[0]
+                assert isinstance(asked, Cmp | Val)
+                yield asked
 
 
 def _compared(term: Term) -> Iterator[tuple[Scalar, Scalar, int]]:

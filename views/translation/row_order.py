@@ -23,6 +23,7 @@ from orderbook.views.calculus import (
     Val,
     Var,
     bound_by,
+    comparisons,
     product,
     relations,
     scalar_variables,
@@ -449,8 +450,19 @@ def supporting(rows: Poly, value: Scalar | None = None) -> Poly:
 
 
 def _run_along(keys: frozenset[Var], term: Term) -> bool:
-    """Whether an aggregate of the term is of the rows on one side of some keys."""
-    bodies = (t for f in term if isinstance(f, Lift) for t in f.body.terms)
-    return any(
-        isinstance(f, Cmp) and f.op not in ("=", "<>") and variable_set(f) & keys for t in bodies for f in t
-    )
+    """Whether aggregates are of the rows on one side of some keys, and not compared with each group's.
+
+    What asks of each group is looked at group by group.
+    """
+    running: dict[Var, frozenset[Var]] = {}
+    for lift in (f for f in term if isinstance(f, Lift)):
+        sides = (f for f in comparisons(lift.body) if f.op not in ("=", "<>"))
+        running[lift.var] = frozenset(v for f in sides for v in variable_set(f) & keys)
+    along = frozenset[Var]().union(*running.values())
+    own = {
+        f.var
+        for f in term
+        if isinstance(f, Lift) and not running[f.var] and relations(f.body) and along & variable_set(f.body)
+    }
+    compared = (variable_set(f) for f in term if isinstance(f, Cmp))
+    return bool(along) and not any(c & own and any(running.get(v) for v in c) for c in compared)
