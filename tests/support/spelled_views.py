@@ -466,6 +466,20 @@ FAMILIES: Mapping[str, Family] = {
             "ON a.symbol = b.symbol AND a.ts - 1 >= b.ts",
         ),
     ),
+    "rows beside those of their bucket": Family(
+        Cost.SLICE,
+        (
+            "SELECT a.symbol, a.id FROM t a WHERE a.price = (SELECT MAX(b.price) FROM t b "
+            "WHERE b.symbol = a.symbol AND b.size // 2 = a.size // 2)",
+            "SELECT a.symbol, COUNT(*) AS n FROM t a WHERE a.price > (SELECT AVG(b.price) FROM t b "
+            "WHERE b.symbol = a.symbol AND b.size // 2 = a.size // 2) GROUP BY a.symbol",
+            "SELECT a.id, a.price / (SELECT SUM(b.price) FROM t b WHERE b.size // 2 = a.size // 2) AS part "
+            "FROM t a",
+            "SELECT a.id, (SELECT SUM(b.price) FROM t b WHERE b.size // 2 = a.size // 2 - 1) AS s FROM t a",
+            "SELECT SUM(a.price) AS s FROM t a WHERE a.ts = (SELECT MIN(b.ts) FROM t b "
+            "WHERE a.id // 4 = b.id // 4 AND a.symbol = b.symbol)",
+        ),
+    ),
     "the greatest of a span of time": Family(
         Cost.PRODUCT,
         (

@@ -33,6 +33,7 @@ from orderbook.views.calculus import (
 from orderbook.views.intervals import Types, row_types
 from orderbook.views.m3 import MapDeclaration, Program, Result, ResultColumn, ResultKey, Statement, Trigger
 from orderbook.views.maintenance.components import split_mixed
+from orderbook.views.maintenance.computed_equalities import with_equal_keys
 from orderbook.views.maintenance.deltas import Domain, Piece, parameters, pieces, whole
 from orderbook.views.maintenance.generated_columns import generated_columns
 from orderbook.views.maintenance.group_orders import with_orders_as_keys
@@ -102,7 +103,7 @@ class Compiler:
         materialiser = self._materialiser
         materialiser.types.update(types)
         before = materialiser.mark()
-        view = self._with_columns(_with_orders_as_keys(view), level)
+        view = self._with_columns(self._with_keys(view), level)
         result = self._result(view, level, materialiser)
         initial: list[Statement] = []
         statements: dict[Event, list[Statement]] = {}
@@ -129,6 +130,17 @@ class Compiler:
         )
         self._parts.append(part)
         return part
+
+    def _with_keys(self, view: CalculusView) -> CalculusView:
+        """The view with variables for what its rows are ordered by, and are equal in, that is computed."""
+        bound = frozenset(k.variable for k in view.keys)
+        types = self._materialiser.types
+
+        def keyed(poly: Poly) -> Poly:
+            return with_orders_as_keys(with_equal_keys(poly, bound, types, self.relations), bound)
+
+        rows = view.multiplicity and keyed(view.multiplicity)
+        return replace(view, multiplicity=rows, lets=tuple((v, keyed(poly)) for v, poly in view.lets))
 
     def _with_columns(self, view: CalculusView, level: Materialization) -> CalculusView:
         """The view over relations with the generated columns that it asks for, as all is from now on."""
@@ -312,13 +324,6 @@ class Compiler:
         if upkeep.level is not Materialization.FULL:
             return over_base_maps(expanded(poly), bound | needed, upkeep.columns, materialiser)
         return materialiser.poly(split_mixed(poly, bound, needed), bound, needed, apart=apart)
-
-
-def _with_orders_as_keys(view: CalculusView) -> CalculusView:
-    bound = frozenset(k.variable for k in view.keys)
-    rows = view.multiplicity and with_orders_as_keys(view.multiplicity, bound)
-    lets = tuple((variable, with_orders_as_keys(poly, bound)) for variable, poly in view.lets)
-    return replace(view, multiplicity=rows, lets=lets)
 
 
 def _joined(statements: Iterable[Statement]) -> tuple[Statement, ...]:

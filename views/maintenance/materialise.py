@@ -49,6 +49,7 @@ from orderbook.views.maintenance.generated_columns import GeneratedColumns
 from orderbook.views.maintenance.neighbours import with_neighbours_found
 from orderbook.views.maintenance.ranked_groups import Aggregate, is_key, ranked_groups, value_variable
 from orderbook.views.maintenance.ranked_rows import ranked_rows
+from orderbook.views.maintenance.sides import lifted_scalar
 from orderbook.views.materialization import Materialization, Upkeep, is_base_map
 from orderbook.views.names import Canonical, apart_from, bound_in, canonical, used_outside
 from orderbook.views.simplify import simplify
@@ -285,7 +286,8 @@ class Materialiser:
 
         So an index over the value answers the comparison.
         """
-        compared, result = list(components), list(outside)
+        compared, result = list(components), [_equality(f, bound) for f in outside]
+        outside = tuple(result)
         values: dict[tuple[int, Scalar], Var] = {}
         for place, factor in enumerate(outside):
             if not isinstance(factor, Cmp) or factor.op == "<>":
@@ -576,6 +578,14 @@ def _given(scalar: Scalar, local: Bound) -> bool:
     """Whether the scalar has variables, none of them local."""
     used = variable_set(Val(scalar))
     return bool(used) and not used & local
+
+
+def _equality(factor: Factor, known: Bound) -> Factor:
+    """A lift of what is computed without NULL, by a variable that has a value, as the equality that it is."""
+    computed = lifted_scalar(factor) if isinstance(factor, Lift) and factor.var in known else None
+    if isinstance(computed, Apply) and computed.op != "if" and isinstance(factor, Lift):
+        return Cmp("=", computed, factor.var)
+    return factor
 
 
 def _is_range_of(scalar: Scalar, factor: Factor, local: Bound) -> bool:

@@ -4,7 +4,7 @@ The first rows of an order follow from it: how often each row stands among them,
 before it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from orderbook.views.calculus import (
@@ -13,6 +13,7 @@ from orderbook.views.calculus import (
     Cmp,
     Const,
     Exists,
+    Extreme,
     Factor,
     Lift,
     Neighbour,
@@ -40,6 +41,7 @@ from orderbook.views.conditions import (
     condition_poly,
     conjuncts,
     is_null,
+    linear_form,
     negation,
     not_null,
 )
@@ -464,5 +466,22 @@ def _run_along(keys: frozenset[Var], term: Term) -> bool:
         for f in term
         if isinstance(f, Lift) and not running[f.var] and relations(f.body) and along & variable_set(f.body)
     }
-    compared = (variable_set(f) for f in term if isinstance(f, Cmp))
-    return bool(along) and not any(c & own and any(running.get(v) for v in c) for c in compared)
+    sums = {
+        f.var
+        for f in term
+        if isinstance(f, Lift) and not any(isinstance(i, Extreme) for t in f.body.terms for i in t)
+    }
+    return bool(along) and not any(_asks_of_each(f, own, running, sums) for f in term if isinstance(f, Cmp))
+
+
+def _asks_of_each(asked: Cmp, own: Set[Var], running: Mapping[Var, frozenset[Var]], sums: Set[Var]) -> bool:
+    """Whether an aggregate of a group is compared with one that runs along.
+
+    Not where a sum is taken from that, which leaves the sum of what is before the group.
+    """
+    compared = variable_set(asked)
+    along = [v for v in compared if running.get(v)]
+    form = linear_form(Apply("-", (asked.left, asked.right))) or ({}, 0)
+    taken = (form[0].get(v, 0) + form[0].get(w, 0) == 0 for v in sums & {*along} for w in compared & own)
+    before = form[0] and compared & own <= sums and any(taken)
+    return bool(along) and not before and not compared.isdisjoint(own)
