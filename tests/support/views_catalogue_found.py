@@ -51,4 +51,8 @@ LEFT JOIN (SELECT k, SUM(v) / COUNT(*) AS v FROM spreads GROUP BY k) o ON s.k = 
 SELECT broker_id, SUM(v) AS s FROM (SELECT broker_id, SUM(CAST(volume AS DOUBLE)) OVER
     (PARTITION BY broker_id ORDER BY id RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS v FROM bids) w
 GROUP BY broker_id
+-- rows_beside_those_up_to_them_and_those_of_null
+SELECT COUNT(*) AS n FROM r x WHERE x.b >= (SELECT COUNT(*) FROM s y WHERE y.c <= x.a OR y.c IS NULL)
+-- rows_above_the_mean_of_those_before
+SELECT COUNT(*) AS n FROM bids x WHERE x.volume > (SELECT AVG(y.volume) FROM bids y WHERE y.id < x.id)
 """

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from fuzz import InterpreterRuntime, compiled
+from oracle import Oracle, difference
 from spelled_views import FAMILIES, SCHEMAS, cases, check, costs
 from uncompiled import run_uncompiled
 
@@ -53,6 +54,20 @@ def outermost_loops(trigger: str) -> Iterator[str]:
             within = depth
         elif depth <= within:
             within = len(trigger)
+
+
+def test_a_row_of_null_that_all_sums_have_reaches_rows_of_null_too() -> None:
+    sql = """
+    CREATE STREAM x (a INTEGER, b INTEGER NOT NULL);
+    CREATE STREAM y (c INTEGER);
+    CREATE VIEW v AS SELECT COUNT(*) AS n FROM x
+    WHERE b >= (SELECT COUNT(*) FROM y WHERE y.c <= x.a OR y.c IS NULL);
+    """
+    oracle, runtime = Oracle(sql, few_rows=True), InterpreterRuntime(compiled(sql))
+    for relation, row in (("x", (None, 0)), ("x", (1, 1)), ("y", (None,)), ("y", (0,)), ("y", (2,))):
+        oracle.insert(relation, row)
+        runtime.change(relation, True, row)
+        assert difference(oracle.rows("v"), runtime.rows("v")) is None
 
 
 def test_generated_code_of_spellings_equals_duckdb_after_every_event(

@@ -128,12 +128,14 @@ def _limits_beside_null(ways: Sequence[_Way], bound: frozenset[Var], sure: froze
         ]
         if side and not compared:
             continue
-        known = [Val(not_null(v)) for v in sorted(there, key=lambda v: v.name)]
+        known = (Val(not_null(v)) for v in sorted(there, key=lambda v: v.name))
         limits = product(*known, *compared) if side else ZERO
         if unknown:
-            limits += product(*(k for k in known if k == Val(not_null(variable))), Val(is_null(column)))
-        if missing or (own and variable not in sure):
-            limits += product(Val(is_null(variable)), *(() if missing else (Val(is_null(column)),)))
+            limits += product(Val(is_null(column)))
+        if missing:
+            limits += product(Val(is_null(variable)), *((Val(not_null(column)),) if unknown else ()))
+        elif own and not unknown and variable not in sure:
+            limits += product(Val(is_null(variable)), Val(is_null(column)))
         return limits
     return None
 
