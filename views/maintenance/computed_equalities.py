@@ -87,7 +87,15 @@ def _equalities(term: Term, outer: frozenset[Var], types: Types) -> Iterator[tup
             sides = isinstance(own, Apply) and isinstance(other, Apply)
             local, around = variable_set(Val(own)), variable_set(Val(other))
             if sides and local and around and local <= rows - outer and around <= outer:
-                kinds = [scalar_type(s, types) for s in (own, other)]
-                if all(kind.exact or kind.kind is Kind.TEXT for kind in kinds):
+                if _has_one_word(own, types) and _has_one_word(other, types):
                     yield factor, own, other
                     break
+
+
+def _has_one_word(scalar: Scalar, types: Types) -> bool:
+    """Whether equal values have one word, as doubles, which may be 0 or -0, have not."""
+    try:
+        kind = scalar_type(scalar, types)
+    except KeyError:  # Of the maintenance's own variables no types are known.
+        return False
+    return kind.exact or kind.kind is Kind.TEXT
