@@ -28,7 +28,7 @@ from orderbook.views.calculus import (
 from orderbook.views.conditions import NULL, TRUE, both, choose, not_null
 from orderbook.views.intervals import Types, row_types, scalar_type
 from orderbook.views.names import apart_from
-from orderbook.views.types import Kind, Relation, Type
+from orderbook.views.types import INT64_MAX, Kind, Relation, Type
 
 _EQUAL = Var("equal")
 
@@ -84,18 +84,19 @@ def _equalities(term: Term, outer: frozenset[Var], types: Types) -> Iterator[tup
         if not isinstance(factor, Cmp) or factor.op != "=":
             continue
         for own, other in ((factor.left, factor.right), (factor.right, factor.left)):
-            sides = isinstance(own, Apply) and isinstance(other, Apply)
             local, around = variable_set(Val(own)), variable_set(Val(other))
-            if sides and local and around and local <= rows - outer and around <= outer:
-                if _has_one_word(own, types) and _has_one_word(other, types):
-                    yield factor, own, other
-                    break
+            sides = local and around and local <= rows - outer and around <= outer
+            if sides and _is_computed_key(own, types) and _is_computed_key(other, types):
+                yield factor, own, other
+                break
 
 
-def _has_one_word(scalar: Scalar, types: Types) -> bool:
-    """Whether equal values have one word, as doubles, which may be 0 or -0, have not."""
+def _is_computed_key(scalar: Scalar, types: Types) -> bool:
+    """Whether equal values are one key: not of doubles, which may be 0 or -0, nor beyond 64 bits."""
+    if not isinstance(scalar, Apply):
+        return False
     try:
         kind = scalar_type(scalar, types)
     except KeyError:  # Of the maintenance's own variables no types are known.
         return False
-    return kind.exact or kind.kind is Kind.TEXT
+    return kind.kind is Kind.TEXT or (kind.exact and max(-kind.low, kind.high) <= INT64_MAX)
