@@ -588,6 +588,12 @@ def comparisons(node: Poly) -> Iterator[Cmp]:
             yield from comparisons(factor.body)
 
 
+def run_along(body: Poly, keys: frozenset[Var]) -> frozenset[Var]:
+    """The variables of `keys` along whose order a body takes rows on one side, at any depth."""
+    sides = (f for f in comparisons(body) if f.op not in ("=", "<>"))
+    return frozenset(v for f in sides for v in variable_set(f) & keys)
+
+
 def map_reads(node: Factor | Term | Poly) -> Iterator[MapRef]:
     """All reads of maps, at any depth."""
     if isinstance(node, MapRef):

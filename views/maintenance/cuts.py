@@ -20,7 +20,7 @@ from orderbook.views.calculus import (
     Term,
     Var,
     bound_by,
-    comparisons,
+    run_along,
     scalar_variables,
     variable_set,
 )
@@ -59,10 +59,7 @@ class _Running:
     def of(cls, term: Term) -> "_Running":
         rows = frozenset(v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f))
         aggregated = [f for f in term if isinstance(f, Lift | Extreme)]
-        along = {}
-        for factor in aggregated:
-            sides = (c for c in comparisons(factor.body) if c.op not in ("=", "<>"))
-            along[factor.var] = frozenset(v for c in sides for v in variable_set(c) & rows)
+        along = {f.var: run_along(f.body, rows) for f in aggregated}
         orders = frozenset[Var]().union(*along.values())
         at_place = {f.var for f in aggregated if not along[f.var] and orders & variable_set(f.body)}
         lifts = [f for f in aggregated if isinstance(f, Lift) and along[f.var]]

@@ -24,9 +24,9 @@ from orderbook.views.calculus import (
     Val,
     Var,
     bound_by,
-    comparisons,
     product,
     relations,
+    run_along,
     scalar_variables,
     substitute,
     variable_set,
@@ -456,21 +456,11 @@ def _run_along(keys: frozenset[Var], term: Term) -> bool:
 
     What asks of each group is looked at group by group.
     """
-    running: dict[Var, frozenset[Var]] = {}
-    for lift in (f for f in term if isinstance(f, Lift)):
-        sides = (f for f in comparisons(lift.body) if f.op not in ("=", "<>"))
-        running[lift.var] = frozenset(v for f in sides for v in variable_set(f) & keys)
+    lifts = [f for f in term if isinstance(f, Lift)]
+    running = {f.var: run_along(f.body, keys) for f in lifts}
     along = frozenset[Var]().union(*running.values())
-    own = {
-        f.var
-        for f in term
-        if isinstance(f, Lift) and not running[f.var] and relations(f.body) and along & variable_set(f.body)
-    }
-    sums = {
-        f.var
-        for f in term
-        if isinstance(f, Lift) and not any(isinstance(i, Extreme) for t in f.body.terms for i in t)
-    }
+    own = {f.var for f in lifts if not running[f.var] and relations(f.body) and along & variable_set(f.body)}
+    sums = {f.var for f in lifts if not any(isinstance(i, Extreme) for t in f.body.terms for i in t)}
     return bool(along) and not any(_asks_of_each(f, own, running, sums) for f in term if isinstance(f, Cmp))
 
 
