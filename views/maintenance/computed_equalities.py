@@ -41,10 +41,14 @@ def with_equal_keys(
     bound: what is known from outside. types: those of variables that no relation binds.
     """
     known = Types({**types, **row_types(poly, relations)})
-    return Poly(tuple(_keyed(t, bound, known, relations) for t in poly.terms))
+    taken = {*bound, *variable_set(poly)}
+    return Poly(tuple(_keyed(t, bound, known, relations, taken) for t in poly.terms))
 
 
-def _keyed(term: Term, bound: frozenset[Var], types: Types, relations: Mapping[str, Relation]) -> Term:
+def _keyed(
+    term: Term, bound: frozenset[Var], types: Types, relations: Mapping[str, Relation], taken: set[Var]
+) -> Term:
+    """`taken` are names that no new variable may have, at whatever depth it stands."""
     # What is aggregated of groups or rows has an order of its own.
     outer = bound | frozenset(v for f in term if isinstance(f, Rel) for v in bound_by(f))
     keys: dict[Scalar, Var] = {}
@@ -60,11 +64,11 @@ def _keyed(term: Term, bound: frozenset[Var], types: Types, relations: Mapping[s
                 there = [v for v in scalar_variables(other) if Val(not_null(v)) in inner]
                 value = _or_null(other, there)
                 if value not in keys:
-                    taken = outer | variable_set(term) | frozenset(keys.values())
                     keys[value] = apart_from((_EQUAL,), taken)[_EQUAL]
+                    taken.add(keys[value])
                 own = _or_null(own, [v for v in scalar_variables(own) if Val(not_null(v)) in inner])
                 inner = tuple(Lift(keys[value], product(Val(own))) if f == equality else f for f in inner)
-            body.append(_keyed(inner, outer | frozenset(keys.values()), inside, relations))
+            body.append(_keyed(inner, outer | frozenset(keys.values()), inside, relations, taken))
         found.append(with_body(factor, Poly(tuple(body))))
     return (*found, *(Lift(key, product(Val(value))) for value, key in keys.items()))
 
