@@ -258,16 +258,16 @@ class AskedOrders:
         if compiled is None or not self._is_one(order_id):
             return False
         index = desk.instrument_of(compiled.address, order_id)
-        if index < 0:
-            # Nothing of it is open.
-            return True
-        try:
-            lots = None if volume is None else fixed_point(str(volume))
-            prices = [_price(price), _price(stop)]
-        except DataError:
-            return False
-        if not self._fits(index, lots, prices):
-            return False
+        lots, prices = None, [desk.MARKET, desk.MARKET]
+        # Where nothing of it is open, it is asked for alone.
+        if index >= 0:
+            try:
+                lots = None if volume is None else fixed_point(str(volume))
+                prices = [_price(price), _price(stop)]
+            except DataError:
+                return False
+            if not self._fits(index, lots, prices):
+                return False
         desk.modify_order(compiled.address, order_id, desk.UNCHANGED if lots is None else lots, *prices)
         self._send_later()
         return True

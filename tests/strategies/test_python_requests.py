@@ -287,8 +287,9 @@ class Floods(Rests):
 
     def more(self, row: Any) -> None:
         if self.seen == 30:
-            for _ in range(self.asked):
-                self.cancel(1)
+            for number in range(self.asked):
+                # Of an order that has ended.
+                self.modify(1, "0.3000") if number % 2 else self.cancel(1)
 
 
 def exact(account: SavedAccount) -> Any:
