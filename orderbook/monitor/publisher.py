@@ -244,6 +244,8 @@ class Publisher:
         self._commands: deque[Command] = deque()
         # In the order in which their turn comes.
         self._turns: dict[Hashable, tuple[TopicSource, Failed]] = {}
+        # Those of which nobody has had a frame yet.
+        self._opened: dict[Hashable, None] = {}
         self._told_at = 0.0
 
     async def publish(self) -> None:
@@ -268,9 +270,12 @@ class Publisher:
         with self.share.spending():
             self._exchange()
         turns = deque(self._turns)
-        # By turns, so that whoever asks for ever more does not keep the frames of others waiting.
-        while (turns or self._commands) and self.share.left:
+        # By turns, so that whoever asks for ever more does not keep the frames of others waiting. For the
+        # first frame of what was opened somebody waits; another one of the rest has time.
+        while (turns or self._commands or self._opened) and self.share.left:
             with self.share.spending():
+                if self._opened and not self._commands:
+                    self._turn(next(iter(self._opened)))
                 if turns:
                     self._turn(turns.popleft())
                 if self._commands:
@@ -285,6 +290,7 @@ class Publisher:
 
     def remove(self, key: Hashable) -> None:
         """A source has no turns any more."""
+        self._opened.pop(key, None)
         if (held := self._turns.pop(key, None)) is not None:
             held[0].close()
 
@@ -318,11 +324,13 @@ class Publisher:
 
         try:
             self.add(topic, self._sources[topic.kind](topic), refused)
+            self._opened[topic] = None
         except OrderbookError as error:
             refused(error)
 
     def _turn(self, key: Hashable) -> None:
         """One source's turn; its next comes after all others'."""
+        self._opened.pop(key, None)
         held = self._turns.pop(key, None)
         if held is None:
             return

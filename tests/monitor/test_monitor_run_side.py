@@ -141,6 +141,25 @@ def test_commands_without_end_do_not_keep_frames_waiting() -> None:
     server.close()
 
 
+def test_what_is_opened_has_its_first_frame_before_others_have_another_one() -> None:
+    now, own = [0.0], [0.0]
+    line, server = socket.socketpair()
+    opened = Counted(own)
+    share = Share(lambda: 0.0, lambda: now[0], lambda: own[0], saved=0.001)
+    publisher = Publisher(Mailbox(line), {"status": lambda _: opened}, print, share)
+    others = [Counted(own) for _ in range(12)]
+    for number, other in enumerate(others):
+        publisher.add(number, other, print)
+    server.sendall(packed(Open(Topic("status"))))
+    while not opened.turns:
+        now[0] += 0.05
+        own[0] += 0.05
+        publisher.step()
+    assert sum(other.turns for other in others) < 4
+    line.close()
+    server.close()
+
+
 def test_what_clients_bring_about_does_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     told: list[Any] = []
