@@ -115,6 +115,8 @@ window.orderbook = Object.freeze({
       seconds: book.seconds.rows(), minutes: book.minutes.rows(), volume: [...book.volume],
     };
   },
+  /** Seconds of the past that the chosen book has, and the chart of the view. */
+  reach: () => ({ book: store.book ? (store.book.history.last - store.book.history.first) / 10 : 0, view: views.reach }),
   candles: () => candles.drawn,
   charted: () => ({ view: views.charted, profit: strategies.charted }),
   connection: () => ({ state: connection.state, silence: connection.silence, messages: connection.messages, bytes: connection.bytes }),

@@ -35,6 +35,12 @@ export class Series {
     return { names: [...this.#names], data: this.#data.map((column) => [...column]) };
   }
 
+  /** Seconds between the oldest point and the newest. */
+  get reach() {
+    const [times] = this.#data;
+    return times.length ? times[times.length - 1] - times[0] : 0;
+  }
+
   clear() {
     this.#names = [];
     this.#data = [[]];

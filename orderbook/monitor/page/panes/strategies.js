@@ -38,8 +38,8 @@ export class StrategiesPane extends Pane {
       make("h3", {}, "Profit"), this.#profit.element,
     );
     store.on("status", () => this.changed());
-    this.#lines.follow("profit");
     this.#lines.pause(true);
+    this.#lines.follow("profit");
     store.on("book", () => this.visible && performance.now() - this.#at > EVERY && this.changed());
   }
 

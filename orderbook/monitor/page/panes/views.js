@@ -62,9 +62,15 @@ export class ViewsPane extends Pane {
     return this.#series.points;
   }
 
+  /** Seconds between its oldest and its newest point. */
+  get reach() {
+    return this.#series.reach;
+  }
+
   /** Shows another view. */
   choose(view) {
     this.#settings.set({ view });
+    this.#charted = "";
     this.#chosenAt = performance.now();
     fillChoice(this.#view, this.#names(), view);
     this.#restart();
@@ -74,7 +80,6 @@ export class ViewsPane extends Pane {
     if (visible) this.#showViews();
     this.#follow();
     this.#lines.pause(!visible);
-    if (visible && !this.#series.length) this.#redrawLines();
   }
 
   draw(now) {
@@ -147,7 +152,7 @@ export class ViewsPane extends Pane {
   #redrawLines() {
     this.#series.clear();
     const { view } = this.#settings.values;
-    this.#lines.follow(this.visible && view ? `view ${view}` : null);
+    this.#lines.follow(view && this.#charted ? `view ${view}` : null);
   }
 
   #take(frame) {
