@@ -100,14 +100,17 @@ class Run:
         warm_up(self._pipeline)
         self._live = LiveRun(configuration, self._pipeline, None, [self._feed])
         self._publishing: asyncio.Task[None] | None = None
-        self.url = ""
+        # Seconds of the monitor's share after a part with it, 0 or below.
+        self._owed = 0.0
+        self.url = self.page = ""
 
     @asynccontextmanager
     async def going(self, first: Sequence[np.ndarray]) -> AsyncIterator[None]:
         """Run meanwhile, from the books' snapshots in the first part on; nothing is published."""
         live = self._live
         with self._monitor.serving(live) as (self.server, self._publisher), settled():
-            self.url = f"{self.server.url.replace('http', 'ws', 1)}ws"
+            self.page = self.server.url
+            self.url = f"{self.page.replace('http', 'ws', 1)}ws"
             self._noted = live.watch_items(None)
             live.start()
             parts = (live.follow_all(), live.promise(), live.consume(), keep_clear())
@@ -139,19 +142,39 @@ class Run:
 
     def publish(self, on: bool) -> None:
         """Have frames made from now on, or not."""
-        if on and self._publishing is None:
-            self._live.watch_items(self._noted)
+        if on:
+            if self._publishing is None:
+                self._live.watch_items(self._noted)
+                self._publishing = asyncio.create_task(self._publisher.publish())
             share = self._publisher.share
             share.fill()
-            # What was saved up without it would be spent in what is measured.
-            while share.left:
+            # What was saved up outside of parts is not spent in one, and what one owes is not paid outside.
+            while share.credit > self._owed:
                 with share.spending():
                     sum(range(10_000))
-            self._publishing = asyncio.create_task(self._publisher.publish())
         elif not on and self._publishing is not None:
             self._live.watch_items(None)
             self._publishing.cancel()
             self._publishing = None
+
+    async def told(self, batches: Iterator[np.ndarray]) -> np.ndarray:
+        """Take batches, and have the monitor keep the past as of each, as fast as its server takes it; the
+        last of them.
+        """
+        pipeline, mailbox = self._pipeline, self._publisher._mailbox
+        recorder, _ = self._publisher._turns["history"]
+        self._live.watch_items(self._noted)
+        for batch in batches:
+            end = pipeline.events + len(batch)
+            self._feed.parts.put_nowait((batch,))
+            while pipeline.events < end:
+                await asyncio.sleep(0)
+            recorder.frame()
+            mailbox.flush()
+            while mailbox._bytes:
+                await asyncio.sleep(0.001)
+        self._live.watch_items(None)
+        return batch
 
     async def part(self, part: Sequence[np.ndarray]) -> Part:
         """Take a part of the flow; its first fifth is not measured."""
@@ -167,6 +190,9 @@ class Run:
             await asyncio.sleep(0)
         seconds = time.perf_counter() - start
         own += time.thread_time()
+        if self._publishing is not None:
+            share.fill()
+            self._owed = min(0.0, share.credit)
         return Part(end - begun, seconds, own, monitor + share.spent, server + cpu_of(self.server.pid))
 
     async def latencies(self, batches: Sequence[np.ndarray], pace: float) -> list[float]:
