@@ -4,19 +4,21 @@ Requests wait until the message at hand has ended; an execution client then perf
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
+from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from operator import index
+from typing import Protocol, SupportsIndex
 
+import numpy as np
 from msgspec.structs import replace
 
 from orderbook.core.errors import DataError, OrderbookError
 from orderbook.market.instruments import fixed_point
-from orderbook.strategies.compiled import CompiledMethods, Request, fixed
+from orderbook.strategies.compiled import CompiledMethods, Request
 from orderbook.strategies.execution import desk
 from orderbook.strategies.execution.account import OrderSide, OrderUpdate
 from orderbook.strategies.execution.client import ExecutionClient, LoggedRequest, OrderRequest, RequestKind
-from orderbook.strategies.execution.order_terms import LATEST, Number, OrderTerms, TimeInForce
+from orderbook.strategies.execution.order_terms import LATEST, PLAIN, Number, OrderTerms, TimeInForce
 from orderbook.strategies.order_desk import OrderDesk
 from orderbook.strategies.own_instruments import OwnInstruments
 
@@ -82,6 +84,7 @@ class AskedOrders:
         terms: OrderTerms | None = None,
     ) -> int:
         """See Desk."""
+        symbol, venue = str(symbol), _text(venue)
         if self._in_loop:
             placed = self._placed(side, symbol, volume, price, venue, time_in_force, post_only, terms)
             if placed:
@@ -95,16 +98,18 @@ class AskedOrders:
             self._compiled.orders = self.orders
         self.number += 1
         request = LoggedRequest(
-            0, self._identity, "order", request_id, str(symbol), side, str(volume), _text(price), venue,
+            0, self._identity, "order", request_id, symbol, side, str(volume), _text(price), venue,
             str(time_in_force), bool(post_only), self.number, terms,
         )  # fmt: skip
         self._ask(request)
-        return request.id
+        self._note_open(request)
+        return request_id
 
     def modify(
         self, order_id: int, volume: Number | None, price: Number | None, stop: Number | None = None
     ) -> None:
-        """See Desk."""
+        """See Desk. Raises OrderbookError for what is no id."""
+        order_id = _id_of(order_id)
         if self._in_loop and self._modified(order_id, volume, price, stop):
             return
         self._begin()
@@ -112,9 +117,12 @@ class AskedOrders:
         if stop is not None:
             request = replace(request, terms=OrderTerms(stop=str(stop)))
         self._ask(request)
+        if self._compiled is not None:
+            _note_price(self._compiled, request)
 
     def cancel(self, order_id: int) -> None:
-        """See Desk."""
+        """See Desk. Raises OrderbookError for what is no id."""
+        order_id = _id_of(order_id)
         if self._in_loop and self._is_one(order_id):
             assert self._compiled is not None
             desk.cancel_order(self._compiled.address, order_id)
@@ -230,9 +238,26 @@ class AskedOrders:
         self._send_later()
         return placed
 
-    def _is_one(self, order_id: object) -> bool:
+    def _note_open(self, request: LoggedRequest) -> None:
+        """Compiled methods know of an order from when it is asked for, and of those that come after it."""
+        compiled = self._compiled
+        if compiled is None or isinstance(compiled, OrderDesk):
+            return
+        try:
+            index, terms = self._own.place_of(request.symbol, request.venue), request.terms or PLAIN
+            prices = [_price(request.price)]
+            prices += [] if terms.take_profit is None else [_price(terms.take_profit)]
+            prices += [] if terms.stop_loss is None else [desk.MARKET]
+        except DataError:
+            return
+        sells = request.side == "sell"
+        for number, price in enumerate(prices if index is not None else ()):
+            side = sells if number == 0 else not sells
+            desk.note_open(compiled.address, request.id + number, index, side, price, 1, 0)
+
+    def _is_one(self, order_id: int) -> bool:
         """Whether it is the id of an order."""
-        return type(order_id) is int and 0 < order_id <= self.orders
+        return 0 < order_id <= self.orders
 
     def _fits(self, index: int, volume: int | None, prices: Iterable[int]) -> bool:
         """Whether the instrument takes a volume and prices, 1e-8; what is wrong with others is said later,
@@ -294,6 +319,20 @@ class AskedOrders:
             raise OrderbookError(_TOO_MANY)
 
 
+def _id_of(order_id: object) -> int:
+    """An order's id as it is logged, 0 where no order can have it. Raises OrderbookError for what is none."""
+    if isinstance(order_id, bool | np.bool_) or not isinstance(order_id, SupportsIndex):
+        raise OrderbookError(f"{order_id!r} is no order's id; give what buy or sell returned")
+    found = index(order_id)
+    return found if 0 < found < 2**63 else 0
+
+
+def _note_price(compiled: CompiledMethods, request: LoggedRequest) -> None:
+    """Compiled methods know at once at what price an order was asked for last, where that is one."""
+    with suppress(DataError):
+        compiled.note_asked({request.id: _price(request.price)})
+
+
 def _price(price: Number | None) -> int:
     """A price, 1e-8; MARKET where there is none. Raises DataError for what is no number of that scale."""
     return desk.MARKET if price is None else fixed_point(str(price))
@@ -327,8 +366,8 @@ class PerformedRequests:
             case "order":
                 updates = self._place(request, now, alive)
             case "modify" if self._run.halted is None:
-                if self._run.silent and self._compiled is not None and request.price is not None:
-                    self._compiled.note_asked({request.id: fixed(Decimal(request.price))})
+                if self._run.silent and self._compiled is not None:
+                    _note_price(self._compiled, request)
                 stop = None if request.terms is None else request.terms.stop
                 updates = client.modify(request.id, request.volume, request.price, now, stop)
             case "cancel":

@@ -6,7 +6,8 @@ has them in ticks and lots (`CheckedTerms`).
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Literal, TypedDict, Unpack
+from operator import index
+from typing import Literal, SupportsIndex, TypedDict, Unpack
 
 import msgspec
 
@@ -34,12 +35,12 @@ class OrderTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     stop: str | None = None
     trail: str | None = None
-    good_until: int | None = None
+    good_until: int | str | None = None
     reduce_only: bool = False
     display: str | None = None
     take_profit: str | None = None
     stop_loss: str | None = None
-    oco: int | None = None
+    oco: int | str | None = None
 
     @property
     def exits(self) -> int:
@@ -93,15 +94,22 @@ def terms_of(**asked: Unpack[TermsAsked]) -> OrderTerms | None:
     until = asked.get("good_until")
     until = _nanoseconds(until) if isinstance(until, datetime) else until
     found = OrderTerms(
-        stop=_text(asked.get("stop")), trail=_text(asked.get("trail")), good_until=until,
+        stop=_text(asked.get("stop")), trail=_text(asked.get("trail")), good_until=_whole(until),
         reduce_only=bool(asked.get("reduce_only")), display=_text(asked.get("display")),
         take_profit=_text(asked.get("take_profit")), stop_loss=_text(asked.get("stop_loss")),
-        oco=asked.get("oco"),
+        oco=_whole(asked.get("oco")),
     )  # fmt: skip
     return None if found == PLAIN else found
 
 
 def _text(value: Number | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _whole(value: object) -> int | str | None:
+    """A number of 64 bits; of what is none the text, which can be logged and is refused later."""
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool) and abs(index(value)) < 2**63:
+        return index(value)
     return None if value is None else str(value)
 
 
@@ -126,9 +134,12 @@ def checked_terms(
     if time_in_force == "gtd" and until is None:
         raise DataError(f"{one}: an order with time_in_force='gtd' needs good_until, a time in ns")
     if until is not None and (type(until) is not int or not 0 < until <= LATEST):
-        raise DataError(f"{one}: good_until={until!r}; give ns since 1970 UTC")
+        raise DataError(f"{one}: good_until={until}; give ns since 1970 UTC")
     if until is not None and time_in_force in ("ioc", "fok"):
         raise DataError(f"{one}: an order that is not to rest has no good_until")
+    tie = terms.oco or 0
+    if isinstance(tie, str):
+        raise DataError(f"{one}: oco={tie} is no open order of the instrument")
     stop, trail = price("stop", terms.stop), price("trail", terms.trail)
     if trail is not None and trail <= 0:
         raise DataError(f"{one}: trail must be above 0, not {terms.trail}")
@@ -137,7 +148,7 @@ def checked_terms(
     return CheckedTerms(
         time_in_force == "fok", terms.reduce_only, until or 0,
         FIRST if trail is not None and stop is None else GOES if stop is None else STOP,
-        stop or 0, trail or 0, _display(one, terms, limit, lots, time_in_force), terms.oco or 0, profit, loss,
+        stop or 0, trail or 0, _display(one, terms, limit, lots, time_in_force), tie, profit, loss,
     )  # fmt: skip
 
 

@@ -166,6 +166,44 @@ def test_the_price_that_was_asked_for_last_is_known_after_a_crash(tmp_path: Path
     ]  # fmt: skip
 
 
+class Mistakes(Asks):
+    """Asks for what cannot be, as is easily written."""
+
+    @on_view("touch", fire="change")
+    def moved(self, event: ViewEvent) -> None:
+        """A second as a float, ids and a venue that are none, prices that are no numbers."""
+        one: Any = self.buy("AAA", "0.1", "0.5")
+        # What numpy counts is an id, too.
+        self.modify(np.int64(one), price="0.4")  # type: ignore[arg-type]
+        self.buy("AAA", "0.1", "0.5", good_until=self.now + 1e9)  # type: ignore[arg-type]
+        self.buy("AAA", "0.1", "0.5", good_until=10**30)
+        self.buy("AAA", "0.1", "0.5", oco=str(one))  # type: ignore[arg-type]
+        self.buy("AAA", "0.1", "0.5", 5)  # type: ignore[arg-type]
+        self.modify(one, price="low")
+        self.modify(one, price=float("nan"))
+        self.cancel(10**30)
+        self.cancel(-1)
+
+
+class Misses(Mistakes):
+    """Cancels an order that it has not."""
+
+    @on_view("touch", fire="change")
+    def moved(self, event: ViewEvent) -> None:
+        super().moved(event)
+        self.cancel(None)  # type: ignore[arg-type]
+
+
+def test_a_log_that_has_mistakes_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    moves = item((11, [bid(3, 101, 5)]), (13, [gone(Side.BID, 3)]))
+    sessions = Sessions(tmp_path, ["test_session_again:Mistakes", "test_session_again:Misses"], LATE)
+    told = checked(sessions, [[BOOK], [moves], [item((60, [ask(50, 200, 1)]))]], tmp_path / "job", 9)
+    reasons = {one["reason"] for one in told.orders if one["instance"] == "Mistakes"}
+    for words in ("good_until=1013000000.0; give ns", f"{10**30}; give ns", "oco=1 is no open order", "on 5"):
+        assert any(words in str(reason) for reason in reasons)
+    assert "Misses.moved raised OrderbookError: None is no order's id; give what buy or sell" in caplog.text
+
+
 class Requested:
     """A log that keeps requests."""
 

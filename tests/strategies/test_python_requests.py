@@ -221,6 +221,25 @@ class Mixed(Rests):
             self.cancel(self.last)
 
 
+class MixedLooks(Mixed):
+    """Looks by what is compiled at what Python has just asked for."""
+
+    found: int = 0
+    asked_at: int = 0
+
+    @on_view("touch", fire="change")
+    @compiled
+    def looks(self, row):  # type: ignore[no-untyped-def]
+        self.found = self.open_order(0)  # type: ignore[attr-defined]
+        self.asked_at = self.open_price(self.found)  # type: ignore[attr-defined]
+        if self.is_open(self.found + 1):  # type: ignore[attr-defined]
+            self.cancel(self.found)
+
+    def more(self, row: Any) -> None:
+        super().more(row)
+        self.known.append((self.found, self.asked_at))
+
+
 class MixedFills(Mixed):
     """Is told of its fills in Python, and of times by what is compiled."""
 
@@ -373,8 +392,8 @@ def parts_of(seed: int, feed: str) -> list[np.ndarray]:
 
 
 KINDS: Sequence[type[Strategy]] = (
-    Rests, Times, Trades, Terms, Fills, Answers, Mixed, MixedFills, MixedTurns, Stops, StopsAtFill, Floods,
-    FloodsAtFill,
+    Rests, Times, Trades, Terms, Fills, Answers, Mixed, MixedLooks, MixedFills, MixedTurns, Stops,
+    StopsAtFill, Floods, FloodsAtFill,
 )  # fmt: skip
 
 
