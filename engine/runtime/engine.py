@@ -617,7 +617,7 @@ class Engine:
         try:
             self.rows_source(relation)
         except DataError:
-            return background and self.past is not None and self.past.gives(relation)
+            return background and self.past is not None and self.past.lacks(relation) is None
         return True
 
     def _show(self, program: CompiledProgram) -> None:

@@ -76,8 +76,8 @@ class MarkedRows(Protocol):
 class PastRows(Protocol):
     """Gives rows of relations that nobody holds, as the log of a run does."""
 
-    def gives(self, relation: str) -> bool:
-        """Whether it has those of a relation."""
+    def lacks(self, relation: str) -> str | None:
+        """Why it does not have those of a relation; None where it has."""
 
     def mark(self, relations: Sequence[str]) -> MarkedRows | None:
         """The rows of relations as they are now, of which changes are noted; None: not between these
@@ -133,11 +133,19 @@ class RelationsCopy:
             self._read.join()
 
 
-def not_kept(relation: str) -> DataError:
+def not_kept(relation: str, past: PastRows | None = None) -> DataError:
+    """What cannot be filled, and what to do; past: what gives rows in the background."""
+    rows = f"the rows of {relation} are not kept"
+    if past is None:
+        return DataError(
+            f"{rows}, so a view of them cannot be filled; start with Engine(keep_rows=True), or keep_rows = "
+            "true in [engine]; a run fills it from a log that has its beginning (keep_log = true in [log])"
+        )
+    if (why := past.lacks(relation)) is None:
+        return DataError(f"{rows}; add the view with background=True, which fills it from the run's log")
     return DataError(
-        f"the rows of {relation} are not kept, so a view of them cannot be filled; "
-        "start with Engine(keep_rows=True), or keep_rows = true in [engine]; a run fills it from a log that "
-        "has its beginning (keep_log = true in [log])"
+        f"{rows}, and {why}; give the view to the run at its start, or start it with keep_rows = true in "
+        "[engine]"
     )
 
 
@@ -166,18 +174,19 @@ def inserts(relations: Mapping[str, Rows], program: Program) -> Iterator[ChangeB
 
 
 def hand_over(
-    old: CompiledProgram, new: CompiledProgram, known: Collection[str]
+    old: CompiledProgram, new: CompiledProgram, known: Collection[str], past: PastRows | None = None
 ) -> tuple[dict[str, Match], frozenset[str]]:
     """The maps that a program takes over from another, and the relations that the others are filled from.
 
-    known: the relations of the old program whose rows are there. Raises DataError where others are needed.
+    known: the relations of the old program whose rows are there, also by `past`. Raises DataError where
+    others are needed.
     """
     by_hand = maps_by_hand(old.texts) & maps_by_hand(new.texts)
     matches = matched_together(new.program, matching(old.program, new.program, by_hand))
     needed = relations_to_fill(new.program, matches)
     unknown = {r.name for r in old.relations} - set(known)
     for name in sorted(needed & unknown):
-        raise not_kept(name)
+        raise not_kept(name, past)
     rounded = frozenset[str]().union(*rounded_together(new.program))
     for declaration in new.program.maps:
         # What is filled anew is the same, but for the rounding of doubles and M3 written by hand.

@@ -29,7 +29,7 @@ from orderbook.engine.runtime.compile_process import (
     compiled_elsewhere,
     packed,
 )
-from orderbook.engine.runtime.held_rows import RelationsCopy, Rows, hand_over, inserts
+from orderbook.engine.runtime.held_rows import PastRows, RelationsCopy, Rows, hand_over, inserts
 from orderbook.engine.runtime.interface import Runtime, Watch
 from orderbook.engine.runtime.map_entries import Match
 from orderbook.engine.runtime.program_start import rehearse, warm_up
@@ -71,6 +71,7 @@ class Host(Protocol):
 
     program: CompiledProgram
     problems: Problems
+    past: PastRows | None
 
     @property
     def version(self) -> Version:
@@ -250,7 +251,7 @@ class Replacement:
             self._program = compiled_elsewhere(request, old.dictionary, self._limits)
         else:
             self._program = source.compiled(old.dictionary)
-        self._matches, self._needed = hand_over(old, self._program, setting.known)
+        self._matches, self._needed = hand_over(old, self._program, setting.known, self._host.past)
         watches = self._host.watches(self._program)
         if compiles:
             by = {id(old): setting.before, id(self._program): self._statistics}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from orderbook.run.pipeline import Pipeline
 
 _NICE = 5
+_BEGINNING = "the log's beginning is gone (keep_log = true in [log] keeps it)"
 
 
 class LoggingRun(Protocol):
@@ -53,23 +54,28 @@ class LoggedRows:
     def __init__(self, configuration: Configuration, run: LoggingRun) -> None:
         self._configuration, self._run = configuration, run
 
-    def gives(self, relation: str) -> bool:
-        """See PastRows: what has come to the engine from the beginning, or can come from now on as if it
-        had. What is placed and inferred in rows of `book_events` books know from where a view first reads it.
+    def lacks(self, relation: str) -> str | None:
+        """See PastRows: there is what has come to the engine from the beginning, or can come from now on as
+        if it had. What is placed and inferred in rows of `book_events` books know from where a view first
+        reads it, and states are told as they change.
         """
         program = self._run.program
-        if not self._run.whole or relation == CLOCK:
-            return False
-        if any(trigger.relation == relation for trigger in program.program.triggers):
-            return True
-        declared = [one for one in program.relations if one.name == relation and filled_by_books(one)]
-        return bool(declared) and relation not in (BOOK_EVENTS, *TOLD_BY_STATES)
+        if not self._run.whole:
+            return _BEGINNING
+        declared = [one for one in program.relations if one.name == relation]
+        if relation != CLOCK and any(trigger.relation == relation for trigger in program.program.triggers):
+            return None
+        if relation == CLOCK or not any(map(filled_by_books, declared)):
+            return "the run's log does not have them"
+        if relation in (BOOK_EVENTS, *TOLD_BY_STATES):
+            return "books tell them from when a view first reads them, so that the log cannot fill it"
+        return None
 
     def mark(self, relations: Sequence[str]) -> "Marked | None":
         """See PastRows; within an item it cannot be said how far the run is."""
         run = self._run
         if not run.whole:
-            raise DataError("the log's beginning has gone meanwhile; keep_log = true in [log] keeps it")
+            raise DataError(_BEGINNING)
         if run.applying or run.pipeline.message_open:
             return None
         books = run.pipeline.books
@@ -93,8 +99,6 @@ class Marked:
         self._before = np.zeros(0, np.int64) if books is None else books.quotes_told
         # Rows of each book that come before those, int64[instruments].
         self._more = np.zeros(len(self._before), np.int64)
-        # The same by the codes of venue and symbol, where there are some.
-        self._more_of: dict[tuple[int, int], int] = {}
 
     def rows(self, relations: Sequence[str]) -> Mapping[str, Rows]:
         """See MarkedRows."""
@@ -115,12 +119,6 @@ class Marked:
         instruments = self._pipeline.instruments
         there = [answer.quotes.get((one.venue, one.symbol), 0) for one in instruments][: len(self._before)]
         self._more = np.array(there, np.int64) - self._before
-        encode = self._pipeline.engine.dictionary.encode
-        self._more_of = {
-            (encode(one.venue), encode(one.symbol)): more
-            for one, more in zip(instruments, self._more.tolist(), strict=False)
-            if more
-        }
         return {
             name: (_recoded(rows, self._relations[name], codes), counts)
             for name, (rows, counts) in answer.rows.items()
@@ -129,13 +127,16 @@ class Marked:
     def counted(self, changes: ChangeBatch) -> ChangeBatch:
         """See MarkedRows."""
         own = np.flatnonzero(changes.kinds >> 1 == self._index.get(QUOTES, -1))
-        if not self._more_of or not len(own):
+        if not self._more.any() or not len(own):
             return changes
+        encode = self._pipeline.engine.dictionary.encode
+        told = zip(self._pipeline.instruments, self._more.tolist(), strict=False)
+        more = {(encode(one.venue), encode(one.symbol)): count for one, count in told}
         names = [column.name for column in self._relations[QUOTES].columns]
         venue, symbol, number = (names.index(name) for name in ("venue", "symbol", "id"))
         values = changes.values.copy()
         books = zip(values[own, venue].tolist(), values[own, symbol].tolist(), strict=True)
-        values[own, number] += np.array([self._more_of.get(book, 0) for book in books], np.int64)
+        values[own, number] += np.array([more.get(book, 0) for book in books], np.int64)
         return ChangeBatch(changes.kinds, changes.flags, values)
 
     def join(self) -> None:

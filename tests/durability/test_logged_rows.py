@@ -215,8 +215,13 @@ def test_a_log_without_its_beginning_fills_nothing(tmp_path: Path, monkeypatch: 
         engine.past = LoggedRows(configuration, run)
         for events in list(parts(600))[:5]:
             Applied(run).take(events)
-        with pytest.raises(DataError, match="rows of bids are not kept"):
+        with pytest.raises(DataError, match="rows of bids are not kept; add the view with background=True"):
             engine.add_view(f"{BARS}\n")
+        handle = engine.add_view("CREATE VIEW n AS SELECT COUNT(*) AS n FROM book_events", background=True)
+        while not handle.done:
+            engine.advance()
+        with pytest.raises(DataError, match="rows of book_events are not kept, and books tell them from"):
+            handle.wait()
         monkeypatch.setattr(DurableRun, "whole", False)
         handle = engine.add_view(f"{BARS}\n", background=True)
         while not handle.done:
