@@ -119,6 +119,8 @@ class StrategyHost:
         self._queue: deque[Callable[[], None]] = deque()
         # Those that look at the end of the message at hand.
         self._looking: dict[Runner, None] = {}
+        # Whether runners went on with what the loop had left, and are to be told when all is done.
+        self._went_on = False
         self._replayed = Replayed()
         self._performed: set[tuple[str, str, int, int]] = set()
         # Strategies of a checkpoint that this run has not.
@@ -400,7 +402,7 @@ class StrategyHost:
             self.after_message(partial(self._audience.traded, events))
         else:
             self._audience.traded(events)
-        if not self.asked:
+        if not (self.asked or self._went_on):
             return True
         self._settle()
         return False
@@ -467,6 +469,7 @@ class StrategyHost:
         """Goes on with what compiled methods have asked for in the loop, and could not have there."""
         self._desks.settle()
         self._gather(to_go_on=True)
+        self._went_on = True
         for runner in self._runners:
             runner.go_on()
 
@@ -533,7 +536,7 @@ class StrategyHost:
     def answered(self) -> None:
         """Does what strategies asked for at a message that nobody waits for."""
         self._next_step()
-        if self._queue or self._looking or self._replayed:
+        if self._queue or self._looking or self._replayed or self._went_on:
             self._settle()
 
     def payments(self) -> Iterator[tuple[str | None, FundingPayment]]:
@@ -594,6 +597,7 @@ class StrategyHost:
                 self._perform_replayed()
         if not self.silent and self._perform_replayed():
             self._settle()
+        self._went_on = False
         for runner in self._runners:
             runner.settled()
 

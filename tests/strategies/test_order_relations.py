@@ -24,6 +24,7 @@ from orderbook.market.events import Flag
 from orderbook.market.instruments import Instruments
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.execution.account import OrderUpdate
+from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.relation_rows import DAY
 from orderbook.strategies.execution.venue_model import TradingOptions
 from orderbook.strategies.gated_engine import GatedEngine
@@ -104,21 +105,42 @@ OPTIONS = {
 }
 
 
+class Takes(Strategy):
+    """Is called by Python beside rules in SQL, and takes now and then."""
+
+    partition_by = "symbol"
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    @on_view("touch", fire="change")
+    def moved(self, event: Any) -> None:
+        self.seen += 1
+
+    def on_trade(self, trade: Any) -> None:
+        if self.seen % 3 == 0:
+            self.buy(trade.symbol, self.instrument(trade.symbol).lot, trade.price, time_in_force="ioc")
+
+
 class Told:
-    """A pipeline, and what was told of orders in it."""
+    """A pipeline, and what was told of orders in it. late: it is told together, once it has happened."""
 
     def __init__(
         self, program: CompiledProgram, strategies: Sequence[StrategyDefinition], options: TradingOptions,
-        backend: str,
+        backend: str, late: bool = False,
     ) -> None:  # fmt: skip
         self.engine = GatedEngine(program, backend)
         self.pipeline = Pipeline(self.engine, APART, strategies, trading=options)
         self.engine.grows = False
         self.updates: dict[str, list[Any]] = {}
-        self.pipeline.host.observe_orders(self._note)
+        self.pipeline.host.observe_orders(self._note, self._note_news if late else None)
 
     def _note(self, runner: Runner, update: OrderUpdate) -> None:
         self.updates.setdefault(runner.identity, []).append((runner.now, update))
+
+    def _note_news(self, runner: Runner, news: OrderNews) -> None:
+        told = zip(news.news["now"].tolist(), news.updates(), strict=True)
+        self.updates.setdefault(runner.identity, []).extend(told)
 
     def apply(self, part: np.ndarray) -> Any:
         """What is so after some messages."""
@@ -194,6 +216,19 @@ def test_what_is_kept_of_orders_decides_in_the_loop_as_in_python(
     assert any(update.fills for own in plain.updates.values() for _, update in own)
     calls = sum(one.callbacks for one in plain.pipeline.host.summary())
     assert noted[0] < 0.7 * calls
+
+
+def test_rules_that_python_looks_at_beside_the_loop_keep_the_numbers_of_their_orders() -> None:
+    """At a message that Python went on with nobody asked for anything, and the next is looked at anew."""
+    program = compile_views([packaged_views() / "touch.sql", KEPT, SQL["orders and fills"]])
+    events = flow(6, 260, "levels")
+    (half, _) = whole_messages(events[events["instrument"] < len(APART)], 2)
+    beside, options = StrategyDefinition(Takes), OPTIONS["late"]
+    plain = Told(program, [*plain_strategies(program), beside], options, "interpreter")
+    late = Told(program, [*strategies_of(program), beside], options, "numba", late=True)
+    for one in (plain, late):
+        one.pipeline.start()
+    assert late.apply(half) == plain.apply(half)
 
 
 BY_THE_CLOCK = """
