@@ -586,8 +586,10 @@ class Runner:
         self.ask_apart()
 
     def told(self) -> None:
-        """Publish what the client knows by now."""
-        self._publish(self.client.told(self.now))
+        """Publish what the client knows by now, but for what the loop has told at the end of the message."""
+        exchange = self.exchange
+        if exchange is None or not exchange.told_apart:
+            self._publish(self.client.told(self.now))
         if closing := self.client.to_close():
             self._liquidate(closing)
 

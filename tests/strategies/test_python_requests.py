@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from compiled_support import APART, OPTIONS
 from erratic_feed import flow
+from simulation_support import trading
 
 from orderbook.durability.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
 from orderbook.engine.checkpoint import newest_checkpoint
@@ -322,10 +323,12 @@ class Told:
     """A pipeline, and what was told of orders in it. late: it is told together, once it has happened."""
 
     def __init__(
-        self, kind: type[Strategy], options: TradingOptions, backend: str, late: bool = False
-    ) -> None:
+        self, kind: type[Strategy], options: TradingOptions, backend: str, late: bool = False,
+        beside: Sequence[type[Strategy]] = (),
+    ) -> None:  # fmt: skip
         self.engine = GatedEngine(PROGRAM, backend)
-        self.pipeline = Pipeline(self.engine, APART, [StrategyDefinition(kind)], trading=options)
+        own = [StrategyDefinition(one) for one in (kind, *beside)]
+        self.pipeline = Pipeline(self.engine, APART, own, trading=options)
         self.engine.grows = False
         self.updates: dict[str, list[Any]] = {}
         self.pipeline.host.observe_orders(self._note, self._note_news if late else None)
@@ -413,6 +416,25 @@ def test_the_loop_does_what_python_asks_for(
             one.apply(part)
             assert one.known == plain.known
     assert any(update.fills for own in plain.updates.values() for _, update in own)
+
+
+class States(Rests):
+    """Is told of books."""
+
+    def on_book_state(self, state: Any) -> None:
+        self.cancel(self.quotes.get(state.symbol, 0))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("feed", ["orders", "levels"])
+def test_strategies_beside_each_other(feed: str, sample_seed: int, joins: int) -> None:
+    """What is told at once, now and then, is told with the next message, whoever Python is called for."""
+    options = trading(response_latency=["0ms", "2ms"])
+    plain, made = (Told(Rests, options, one, beside=(States, Times)) for one in ("interpreter", "numba"))
+    for part in parts_of(sample_seed, feed):
+        plain.apply(part)
+        made.apply(part)
+        assert made.known == plain.known
 
 
 @pytest.mark.parametrize("kind", [Rests, Fills, Answers])
