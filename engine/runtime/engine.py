@@ -569,6 +569,12 @@ class Engine:
         """Bytes of every view's maps; a map that several views read is shared among them evenly."""
         return shared_by_views(self.program.program, self._runtime.map_bytes())
 
+    def view_rows(self) -> dict[str, int]:
+        """How many rows every view has, equal ones counted once, and none of them looked at."""
+        sizes = self._runtime.map_sizes()
+        counted = {name: view.layout.result.multiplicity for name, view in self._views.items()}
+        return {name: 1 if count is None else sizes[count] for name, count in counted.items()}
+
     def rows_of(self, relation: str) -> Rows:
         """The rows of a relation, int64[n, width], and how often each stands. Raises DataError."""
         return self.rows_source(relation)()

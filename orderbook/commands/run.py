@@ -6,7 +6,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from orderbook.core.processors import alone_on, keep_clear
 from orderbook.core.summaries import told
 from orderbook.durability.durable_run import DurableRun, open_past
 from orderbook.durability.logged_rows import LoggedRows
+from orderbook.engine.runtime.engine import Engine
 from orderbook.engine.runtime.subscriptions import ViewEvent
 from orderbook.market.instruments import Instruments
 from orderbook.operations.logs import stamped
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 _TICK = 0.25
 _ROWS_SHOWN = 3
+# A view of more rows is not sorted for them.
+MOST_SORTED = 2_000
 
 
 def run(
@@ -154,6 +157,17 @@ def overrides_of(
     if flight is not None:
         found["flight.enabled"] = flight
     return found
+
+
+def shown_rows(engine: Engine, views: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(label, values) of the first rows of views; of one of more than `MOST_SORTED` how many there are."""
+    counts = engine.view_rows()
+    for view in views:
+        if counts[view] > MOST_SORTED:
+            yield view, f"{counts[view]:,} rows"
+            continue
+        for label, values in some_rows(engine, view, _ROWS_SHOWN):
+            yield f"{view} {label}".rstrip(), values
 
 
 class Shown:
@@ -270,9 +284,7 @@ class Shown:
         )
 
     def _rows(self) -> Iterator[tuple[str, str]]:
-        for view in self._views:
-            for label, values in some_rows(self._pipeline.engine, view, _ROWS_SHOWN):
-                yield f"{view} {label}".rstrip(), values
+        return shown_rows(self._pipeline.engine, self._views)
 
     def _note_callback(self, event: ViewEvent) -> None:
         self._view_events[event.view] += 1

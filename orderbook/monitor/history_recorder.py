@@ -33,8 +33,9 @@ DEPTH = 200
 _SAY_AGAIN = 1.0
 # Of a view: rows, and numeric columns, of which there is a past; of a turn, views.
 ROWS, _COLUMNS, _VIEWS_A_TURN = 64, 16, 4
-# Rows of a view for each of which it is looked at a second later, since that copies them.
-_ROWS_A_SECOND = 2_000
+# Rows of a view for each of which it is looked at a second later, since that copies them; and so many that
+# they are not copied.
+_ROWS_A_SECOND, MOST_ROWS = 2_000, 20_000
 
 
 class HistoryRecorder:
@@ -91,7 +92,8 @@ class HistoryRecorder:
                 # Those that were dropped leave room for others.
                 for gone in self._lines.keys() - set(views):
                     del self._lines[gone], self._again[gone]
-                self._due.extend(v for v in views if not self._hidden(v))
+                rows = pipeline.engine.view_rows()
+                self._due.extend(v for v in views if not self._hidden(v) and rows[v] <= MOST_ROWS)
         for _ in range(min(_VIEWS_A_TURN, len(self._due))):
             self._view(self._due.popleft())
         return None

@@ -104,7 +104,7 @@ class EngineHealth:
         if now - self._measured >= _MEASURE_SECONDS:
             self._measured = now
             self._bytes = pipeline.engine.view_bytes()
-            self._rows = {name: len(pipeline.engine[name].row_words()) for name in pipeline.engine.views}
+            self._rows = pipeline.engine.view_rows()
         views = [name for name in pipeline.engine.views if not self._hidden(name)]
         return {
             "events": applied,

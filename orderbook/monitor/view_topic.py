@@ -165,6 +165,8 @@ def _ranks(codes: NDArray[np.int64], dictionary: Dictionary) -> NDArray[np.int64
 
 # A view that has not changed is told again after so many seconds.
 _SAY_AGAIN = 1.0
+# Rows of a view for each of which it is told a second later again: the run waits while they are copied.
+_ROWS_A_SECOND = 20_000
 
 
 class ViewTopic:
@@ -181,6 +183,8 @@ class ViewTopic:
     def frame(self) -> TopicFrame | None:
         """See TopicSource."""
         engine, now = self._engine, time.monotonic()
+        if self._layout is not None and now - self._told_at < len(self._told) // _ROWS_A_SECOND:
+            return None
         at = (engine.version, engine.program)
         late = now - self._told_at >= _SAY_AGAIN
         if at == self._at and not late:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orderbook.commands.run import MOST_SORTED, shown_rows
 from orderbook.core.changes import END_OF_EVENT, END_OF_MESSAGE
 from orderbook.core.errors import Problems, SourceError, UserError
 from orderbook.core.latency import LatencyHistogram, latency_text
@@ -412,3 +413,18 @@ def test_output_of_several_views_and_wide_numbers(tmp_path: Path, ending: str) -
 )
 def test_moments_read_as_dates(ns: int, text: str) -> None:
     assert moment_text(ns) == text
+
+
+def test_a_view_of_many_rows_is_counted_where_others_are_shown() -> None:
+    engine = GatedEngine(
+        compile_views(
+            "CREATE STREAM s (n INTEGER NOT NULL); CREATE VIEW many AS SELECT n FROM s;"
+            "CREATE VIEW total AS SELECT COUNT(*) AS n FROM s"
+        ),
+        "interpreter",
+    )
+    for number in range(MOST_SORTED):
+        engine.insert("s", {"n": number})
+    assert next(shown_rows(engine, ["many"])) == ("many", "n=0")
+    engine.insert("s", {"n": -1})
+    assert list(shown_rows(engine, ["many", "total"])) == [("many", "2,001 rows"), ("total", "n=2001")]

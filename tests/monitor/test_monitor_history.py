@@ -22,7 +22,7 @@ from samples import PATIENCE
 from orderbook.configuration.options import MonitorOptions
 from orderbook.market.synthetic_flow import generate
 from orderbook.monitor import history as kept
-from orderbook.monitor import history_recorder
+from orderbook.monitor import history_recorder, view_topic
 from orderbook.monitor.book_topic import BookTopics, StrategyOrders, TradeTape
 from orderbook.monitor.history import BACK, COLUMN_NS, COLUMNS, SECONDS, TRADES, Blocks, History
 from orderbook.monitor.history_recorder import HistoryRecorder
@@ -39,6 +39,7 @@ from orderbook.monitor.messages import (
     trades_encoded,
 )
 from orderbook.monitor.publisher import Publisher, Share
+from orderbook.monitor.view_topic import ViewTopic
 from orderbook.run.event_queue import Stamped
 from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.gated_engine import GatedEngine
@@ -323,6 +324,39 @@ def test_a_view_that_is_dropped_leaves_room_for_another(monkeypatch: pytest.Monk
         for _ in range(3):
             recorder.frame()
     assert line.history.lines("view added_2", -1) and line.history.lines("view added_5", -1)
+
+
+def test_views_of_many_rows_are_not_copied_for_the_past_and_seldom_for_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(history_recorder, "MOST_ROWS", 40)
+    monkeypatch.setattr(view_topic, "_ROWS_A_SECOND", 10)
+    sql = f"{SQL}CREATE VIEW told AS SELECT id, symbol, volume FROM trades"
+    pipeline = Pipeline(GatedEngine(compile_views(sql), "interpreter"), INSTRUMENTS, ())
+    engine, tape, line = pipeline.engine, TradeTape(len(INSTRUMENTS)), Line()
+    orders = StrategyOrders(list(INSTRUMENTS), lambda _: [])
+    recorder = HistoryRecorder(pipeline, tape, orders, lambda _: False, line.post)
+    topics = {name: ViewTopic(Topic("view", view=name, limit=3), engine) for name in ("told", "depth")}
+    frames: dict[str, list[float]] = {name: [] for name in topics}
+    for number, part in enumerate(generate(3000, len(INSTRUMENTS), 20, seed=1, batch=20)):
+        part["exchange_time"] = part["receive_time"] = (1000 + number) * 10**9
+        pipeline.apply(part)
+        recorder.frame()
+        now[0] += 0.1
+        for name, topic in topics.items():
+            if topic.frame() is not None:
+                frames[name].append(now[0])
+    assert engine.view_rows()["told"] > 100
+    last = json.loads(b"".join(blocks_of(line.history.lines("view told", -1))).split()[-1])
+    assert len(last["rows"]) <= 40
+    assert (
+        json.loads(b"".join(blocks_of(line.history.lines("view depth", -1))).split()[-1])["at"] > last["at"]
+    )
+    waits = [after - before for before, after in pairwise(frames["told"])]
+    assert waits[0] < 1 and waits[-1] > 4 and max(np.diff(frames["depth"])) < 1.1
+    assert engine.view_rows() == {name: len(engine[name].row_words()) for name in engine.views}
 
 
 def test_the_past_is_served_to_who_may_read() -> None:
