@@ -126,7 +126,8 @@ class HistoryRecorder:
         layout, before, line = self._lines.get(name, (None, words, b""))
         if layout is not view.layout or not np.array_equal(before, words):
             reader, known = RowReader(view), dict(converters(view))
-            keys = view.layout.result.shown_keys
+            # What a row is made from may be no column of it.
+            keys = [key for key in view.layout.result.shown_keys if key in known]
             numeric = [c.name for c in view.layout.result.columns if c.type.numeric and c.name not in keys]
             numeric = numeric[:_COLUMNS]
             wanted = [[(name, known[name]) for name in names] for names in (keys, numeric)]

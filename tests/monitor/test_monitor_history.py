@@ -333,7 +333,7 @@ def test_views_of_many_rows_are_not_copied_for_the_past_and_seldom_for_pages(
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(history_recorder, "MOST_ROWS", 40)
     monkeypatch.setattr(view_topic, "_ROWS_A_SECOND", 10)
-    sql = f"{SQL}CREATE VIEW told AS SELECT id, symbol, volume FROM trades"
+    sql = f"{SQL}CREATE VIEW told AS SELECT id, symbol, price * volume AS value FROM trades"
     pipeline = Pipeline(GatedEngine(compile_views(sql), "interpreter"), INSTRUMENTS, ())
     engine, tape, line = pipeline.engine, TradeTape(len(INSTRUMENTS)), Line()
     orders = StrategyOrders(list(INSTRUMENTS), lambda _: [])
