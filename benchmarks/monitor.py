@@ -157,10 +157,8 @@ class Run:
             self._publishing.cancel()
             self._publishing = None
 
-    async def told(self, batches: Iterator[np.ndarray]) -> np.ndarray:
-        """Take batches, and have the monitor keep the past as of each, as fast as its server takes it; the
-        last of them.
-        """
+    async def told(self, batches: Iterator[np.ndarray]) -> None:
+        """Take batches, and have the monitor keep the past as of each, as fast as its server takes it."""
         pipeline, mailbox = self._pipeline, self._publisher._mailbox
         recorder, _ = self._publisher._turns["history"]
         self._live.watch_items(self._noted)
@@ -174,7 +172,6 @@ class Run:
             while mailbox._bytes:
                 await asyncio.sleep(0.001)
         self._live.watch_items(None)
-        return batch
 
     async def part(self, part: Sequence[np.ndarray]) -> Part:
         """Take a part of the flow; its first fifth is not measured."""

@@ -1,10 +1,10 @@
 """The page of a long run, in a browser: `python -m benchmarks.monitor_page [--pairs N] [--reloads N]`.
 
 A run of 24 pairs has an hour of event time, told to the monitor at each 100 ms of it as a run tells it. Then
-the flow goes on as fast as it is taken, in event time about as fast as the clock. Meanwhile the page is
-reloaded: the seconds until it shows the last half hour. Then parts of the flow are taken by turns without the
-monitor and with it, a page open, in the browser beside the run and then by a client that takes what the page
-takes, as if the browser were on another machine. Chromium is as in `make test-browser`.
+it goes on as fast as the clock, and the page is reloaded: the seconds until it shows the last half hour. Then
+parts of a busier flow are taken as fast as they can be, by turns without the monitor and with it, a page
+open: in the browser beside the run, and then by a client that takes what the page takes, as if the browser
+were on another machine. Chromium is as in `make test-browser`.
 """
 
 import asyncio
@@ -13,8 +13,10 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -47,23 +49,22 @@ def main(pairs: int = 20, events: int = 800_000, reloads: int = 7, seed: int = 1
 async def _main(pairs: int, batches: int, reloads: int, seed: int) -> None:
     run = Run(configured(None, _VIEWS, (), {"monitor.port": 0}), synthetic_instruments(_PAIRS))
     count = int(_QUIET / _LOOKS_A_SECOND)
-    hour = generate(int(_QUIET * _HOUR), _PAIRS, _LEVELS, seed, batch=count, rate=_QUIET, imbalance=0.3)
-    first = next(hour)
-    async with run.going([first]):
-        last = await run.told(hour)
-        # The other flow begins with snapshots of all books.
-        start = int(last["exchange_time"][-1]) + 1
-        flow = generate(
-            1 << 40, _PAIRS, _LEVELS, seed + 1, batch=_BATCH, rate=_BUSY, imbalance=0.3, start=start
-        )
-        parts = iter(lambda: [batch for _, batch in zip(range(batches), flow, strict=False)], [])
+    quiet = generate(1 << 40, _PAIRS, _LEVELS, seed, batch=count, rate=_QUIET, imbalance=0.3)
+    async with run.going([next(quiet)]):
+        await run.told(islice(quiet, _HOUR * _LOOKS_A_SECOND))
         run.publish(True)
-        await run.part(next(parts))
         with subprocess.Popen(
             [sys.executable, "-m", "benchmarks.monitor_browser", run.page, str(_PAST)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         ) as browser:  # fmt: skip
-            _reloads([await _loaded(browser, run, parts) for _ in range(reloads + 1)][1:])
+            _reloads([await _loaded(browser, run, quiet) for _ in range(reloads + 1)][1:])
+            # The other flow begins with snapshots of all books.
+            start = int(next(quiet)["exchange_time"][-1]) + 1
+            flow = generate(
+                1 << 40, _PAIRS, _LEVELS, seed + 1, batch=_BATCH, rate=_BUSY, imbalance=0.3, start=start
+            )
+            parts = iter(lambda: list(islice(flow, batches)), [])
+            await run.part(next(parts))
             await by_turns("The page in a browser beside the run", pairs, parts, run, run.publish)
             assert browser.stdin is not None
             browser.stdin.close()
@@ -74,16 +75,17 @@ async def _main(pairs: int, batches: int, reloads: int, seed: int) -> None:
         run.publish(False)
 
 
-async def _loaded(
-    browser: "subprocess.Popen[str]", run: Run, parts: Iterator[Sequence[np.ndarray]]
-) -> dict[str, Any]:
-    """What the page shows once it has been loaded again, while the run takes what it can."""
+async def _loaded(browser: "subprocess.Popen[str]", run: Run, flow: Iterator[np.ndarray]) -> dict[str, Any]:
+    """What the page shows once it has been loaded again, while the run goes on as fast as the clock."""
     assert browser.stdin is not None and browser.stdout is not None
     browser.stdin.write("again\n")
     browser.stdin.flush()
     told = asyncio.create_task(asyncio.to_thread(browser.stdout.readline))
+    due = time.perf_counter()
     while not told.done():
-        await run.part(next(parts))
+        run.feed((next(flow),))
+        due += 1 / _LOOKS_A_SECOND
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
     found: dict[str, Any] = json.loads(await told)
     return found
 
@@ -92,7 +94,7 @@ def _reloads(found: Sequence[dict[str, Any]]) -> None:
     rows = []
     for name, key, unit in (
         ("shown after, s", "at", 1e-3),
-        ("seconds with a column, of 1,800", "columns", 1.0),
+        (f"seconds with a column, of {_PAST:,}", "columns", 1.0),
         ("seconds of a view's chart", "charted", 1.0),
         ("trades", "trades", 1.0),
     ):
