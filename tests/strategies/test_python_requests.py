@@ -5,37 +5,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 from compiled_support import APART, OPTIONS
-from erratic_feed import flow
 from simulation_support import trading
+from told_orders import PROGRAM, Told, joins, parts_of  # noqa: F401
 
 from orderbook.durability.run_checkpoint import RunCheckpoint, load_checkpoint, save_checkpoint
 from orderbook.engine.checkpoint import newest_checkpoint
 from orderbook.engine.log.segments import Position
 from orderbook.engine.runtime.engine_state import program_hash
-from orderbook.market.events import Flag
-from orderbook.run.pipeline import Pipeline
 from orderbook.strategies.asked_orders import MOST_REQUESTS
 from orderbook.strategies.execution.account import OrderUpdate
-from orderbook.strategies.execution.client import SavedAccount
-from orderbook.strategies.execution.order_news import OrderNews
 from orderbook.strategies.execution.paper_client import PaperClient
-from orderbook.strategies.execution.venue_model import TradingOptions
-from orderbook.strategies.gated_engine import GatedEngine
 from orderbook.strategies.loop_desks import EVENTS_OF_AN_ORDER, MANY_ORDERS, LoopDesks
-from orderbook.strategies.runner import Runner
-from orderbook.strategies.strategy import Strategy, StrategyDefinition, compiled, on_timer, on_view
-from orderbook.views.compilation import compile_views
-from orderbook.views.library import packaged_views
-
-KEPT = """
-    CREATE VIEW all_orders AS SELECT * FROM orders;
-    CREATE VIEW all_fills AS SELECT * FROM fills;
-    CREATE VIEW all_positions AS SELECT * FROM positions;
-"""
-PROGRAM = compile_views([packaged_views() / "touch.sql", KEPT])
+from orderbook.strategies.strategy import Strategy, compiled, on_timer, on_view
 
 
 class Rests(Strategy):
@@ -312,66 +295,6 @@ class Floods(Rests):
                 self.modify(1, "0.3000") if number % 2 else self.cancel(1)
 
 
-def exact(account: SavedAccount) -> Any:
-    """What an account knows, in whatever order, and with whatever zeros."""
-    known = sorted(account.known, key=lambda one: one[1].id)
-    sums = account.traded, account.sent, Decimal(account.worth), Decimal(account.peak)
-    return known, account.holdings, account.uncounted, account.ties, *sums
-
-
-class Told:
-    """A pipeline, and what was told of orders in it. late: it is told together, once it has happened."""
-
-    def __init__(
-        self, kind: type[Strategy], options: TradingOptions, backend: str, late: bool = False,
-        beside: Sequence[type[Strategy]] = (),
-    ) -> None:  # fmt: skip
-        self.engine = GatedEngine(PROGRAM, backend)
-        own = [StrategyDefinition(one) for one in (kind, *beside)]
-        self.pipeline = Pipeline(self.engine, APART, own, trading=options)
-        self.engine.grows = False
-        self.updates: dict[str, list[Any]] = {}
-        self.pipeline.host.observe_orders(self._note, self._note_news if late else None)
-        self.pipeline.start()
-
-    def _note(self, runner: Runner, update: OrderUpdate) -> None:
-        self.updates.setdefault(runner.identity, []).append((runner.now, update))
-
-    def _note_news(self, runner: Runner, news: OrderNews) -> None:
-        told = zip(news.news["now"].tolist(), news.updates(), strict=True)
-        self.updates.setdefault(runner.identity, []).extend(told)
-
-    def apply(self, part: np.ndarray) -> None:
-        self.pipeline.apply(part, "message")
-
-    @property
-    def known(self) -> list[Any]:
-        """What is so by now."""
-        host = self.pipeline.host.save()
-        money = {name: (one.counts, exact(one.account)) for name, one in host.runners.items()}
-        rows = [
-            sorted((tuple(map(str, row.values())), row.multiplicity) for row in self.engine[view].values())
-            for view in ("all_orders", "all_fills", "all_positions")
-        ]
-        failures = [(one.strategy, str(one.error)) for one in self.pipeline.host.failures]
-        strategies = [runner._strategy for runner in self.pipeline.host._runners]
-        saw = [one.known for one in strategies if isinstance(one, Rests)]
-        refused = [one.refusal for one in self.pipeline.host.summary()]
-        return [self.updates, money, rows, failures, saw, refused]
-
-
-@pytest.fixture(params=[0, 5])
-def joins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """After how many orders the loop sends those of a strategy."""
-
-    def joined(desks: LoopDesks, runner: Runner, events: int) -> bool:
-        return runner.alive and runner.orders >= request.param
-
-    monkeypatch.setattr(LoopDesks, "_joins", joined)
-    number: int = request.param
-    return number
-
-
 @pytest.fixture
 def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Orders that Python brought to the exchange."""
@@ -386,14 +309,6 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def parts_of(seed: int, feed: str) -> list[np.ndarray]:
-    """Whole messages, in four parts."""
-    events = flow(seed, 260, feed)
-    events = events[events["instrument"] < len(APART)]
-    ends = np.flatnonzero(events["flags"] & int(Flag.LAST)) + 1
-    return np.split(events, [ends[len(ends) * part // 4] for part in range(1, 4)])
-
-
 KINDS: Sequence[type[Strategy]] = (
     Rests, Times, Trades, Terms, Fills, Answers, Mixed, MixedLooks, MixedFills, MixedTurns, Stops,
     StopsAtFill, Floods, FloodsAtFill,
@@ -404,7 +319,10 @@ KINDS: Sequence[type[Strategy]] = (
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_loop_does_what_python_asks_for(
-    name: str, kind: type[Strategy], sample_seed: int, joins: int
+    name: str,
+    kind: type[Strategy],
+    sample_seed: int,
+    joins: int,  # noqa: F811
 ) -> None:
     number = list(OPTIONS).index(name) + KINDS.index(kind) + joins
     parts = parts_of(sample_seed + number, ("orders", "levels")[number % 2])
@@ -427,7 +345,7 @@ class States(Rests):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("feed", ["orders", "levels"])
-def test_strategies_beside_each_other(feed: str, sample_seed: int, joins: int) -> None:
+def test_strategies_beside_each_other(feed: str, sample_seed: int, joins: int) -> None:  # noqa: F811
     """What is told at once, now and then, is told with the next message, whoever Python is called for."""
     options = trading(response_latency=["0ms", "2ms"])
     plain, made = (Told(Rests, options, one, beside=(States, Times)) for one in ("interpreter", "numba"))
@@ -439,7 +357,10 @@ def test_strategies_beside_each_other(feed: str, sample_seed: int, joins: int) -
 
 @pytest.mark.parametrize("kind", [Rests, Fills, Answers])
 def test_python_brings_few_orders_there(
-    placed: list[int], kind: type[Strategy], sample_seed: int, joins: int
+    placed: list[int],
+    kind: type[Strategy],
+    sample_seed: int,
+    joins: int,  # noqa: F811
 ) -> None:
     for backend in ("interpreter", "numba"):
         told = Told(kind, OPTIONS["late"], backend)
@@ -453,7 +374,7 @@ def test_python_brings_few_orders_there(
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_checkpoint_goes_on(name: str, sample_seed: int, tmp_path: Path, joins: int) -> None:
+def test_a_checkpoint_goes_on(name: str, sample_seed: int, tmp_path: Path, joins: int) -> None:  # noqa: F811
     parts = parts_of(sample_seed, "levels")
     plain, made = Told(Rests, OPTIONS[name], "interpreter"), Told(Rests, OPTIONS[name], "numba", late=True)
     for number, part in enumerate(parts):
