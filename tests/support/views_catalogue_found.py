@@ -55,4 +55,8 @@ GROUP BY broker_id
 SELECT COUNT(*) AS n FROM r x WHERE x.b >= (SELECT COUNT(*) FROM s y WHERE y.c <= x.a OR y.c IS NULL)
 -- rows_above_the_mean_of_those_before
 SELECT COUNT(*) AS n FROM bids x WHERE x.volume > (SELECT AVG(y.volume) FROM bids y WHERE y.id < x.id)
+-- the_first_by_a_wide_product_of_a_key
+SELECT r.b, (SELECT s.c * s.d * 1.00000001 FROM s WHERE s.b = r.b
+    ORDER BY s.c * s.d * 1.00000001 DESC LIMIT 1)
+    AS x FROM r
 """

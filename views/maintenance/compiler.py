@@ -230,7 +230,7 @@ class Compiler:
         known = self._columns.relations
         own = with_own_rows(simple, known)
         simple = simple if own == simple else simplify(own, bound)
-        limited = with_leading_limits(simple, self._materialiser.types, known)
+        limited = with_leading_limits(simple, bound, self._materialiser.types, known)
         return simple if limited == simple else simplify(limited, bound)
 
     def _upkeep(self, view: CalculusView, level: Materialization) -> Upkeep:

@@ -34,18 +34,21 @@ from orderbook.views.running_sums import linear
 from orderbook.views.types import Relation, Type
 
 
-def with_leading_limits(poly: Poly, types: Mapping[Var, Type], relations: Mapping[str, Relation]) -> Poly:
+def with_leading_limits(
+    poly: Poly, bound: frozenset[Var], types: Mapping[Var, Type], relations: Mapping[str, Relation]
+) -> Poly:
     """The polynomial with what its limits on running sums imply, at any depth.
 
-    types: those of variables that no relation binds.
+    bound: what is known from outside. types: those of variables that no relation binds.
     """
     found = Types({**types, **row_types(poly, relations)})
-    return Poly(tuple(_with_limits(t, found, relations) for t in poly.terms))
+    return Poly(tuple(_with_limits(t, bound, found, relations) for t in poly.terms))
 
 
-def _with_limits(term: Term, types: Types, relations: Mapping[str, Relation]) -> Term:
+def _with_limits(term: Term, around: frozenset[Var], types: Types, relations: Mapping[str, Relation]) -> Term:
+    inside = around | used_outside(term)
     inner = tuple(
-        with_body(f, Poly(tuple(_with_limits(t, types, relations) for t in f.body.terms)))
+        with_body(f, Poly(tuple(_with_limits(t, inside, types, relations) for t in f.body.terms)))
         if isinstance(f, NESTED)
         else f
         for f in term
@@ -54,7 +57,7 @@ def _with_limits(term: Term, types: Types, relations: Mapping[str, Relation]) ->
     for factor in inner if sums else ():
         for variable, limit in limits_from_above(factor) if isinstance(factor, Cmp) else ():
             if variable in sums:
-                inner = _with_limit(inner, sums[variable], limit, types, relations)
+                inner = _with_limit(inner, around, sums[variable], limit, types, relations)
     return inner
 
 
@@ -75,7 +78,12 @@ def limits_from_above(condition: Cmp) -> Iterator[tuple[Var, Limit]]:
 
 
 def _with_limit(
-    term: Term, index: int, limit: Limit, types: Types, relations: Mapping[str, Relation]
+    term: Term,
+    around: frozenset[Var],
+    index: int,
+    limit: Limit,
+    types: Types,
+    relations: Mapping[str, Relation],
 ) -> Term:
     """The term with the limit on the first place of the running sum at `index`, unless it has that."""
     running = term[index]
@@ -94,7 +102,7 @@ def _with_limit(
     rows = frozenset(v for f in term if isinstance(f, Rel | Exists) for v in bound_by(f))
     if rows & rest.keys():
         return term
-    outer = used_outside(term, index) - {running.var}
+    outer = (around | used_outside(term, index)) - {running.var}
     names = apart_from((*(variable_set(leading) - outer), Var("leading")), variable_set(term))
     variable = names.pop(Var("leading"))
     lift = Lift(variable, substitute(leading, names))
