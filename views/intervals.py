@@ -289,13 +289,17 @@ def _bound_types(term: Term, relations: Mapping[str, Relation]) -> dict[Var, Typ
             bound |= {a: unscaled(c.type) for a, c in columns if isinstance(a, Var)}
     for factor in term:
         match factor:
+            case Lift(variable, Poly(())) if variable not in bound:
+                bound[variable] = exact(0, 0)
             case Lift(variable, Poly((values,))) if variable not in bound:
                 known = {v: kind for v, kind in bound.items() if kind is not None}
                 scalars = [f.scalar for f in values if isinstance(f, Val)]
                 if scalars == [Const(None)]:
                     bound[variable] = None
-                elif scalars and len(scalars) == len(values) and all(v in known for v in variables(values)):
-                    bound[variable] = reduce(multiply, (scalar_type(s, known) for s in scalars))
+                elif len(scalars) == len(values) and all(v in known for v in variables(values)):
+                    # A constant 1 is a term without factors.
+                    kinds = [scalar_type(s, known) for s in scalars] or [exact(1, 1)]
+                    bound[variable] = reduce(multiply, kinds)
     return bound
 
 

@@ -226,8 +226,10 @@ def _step_cost(plan: Plan, step: Step, rest: Sequence[Step]) -> Cost:
             return max(_worst(plan, pipelines), Cost.LOGARITHMIC)
         case RangeSum() | Extremum():
             return Cost.LOGARITHMIC
-        case FirstKey(pipelines=pipelines):
-            return max(_worst(plan, pipelines), Cost.ROWS)
+        case FirstKey(map=name, pipelines=pipelines):
+            # What is looked up alone is there at the first.
+            is_first = all(isinstance(s, Lookup) and s.map == name for p in pipelines for s in p.steps)
+            return max(_worst(plan, pipelines), Cost.LOGARITHMIC if is_first else Cost.ROWS)
         case Loop():
             return _loop_cost(plan, step, rest)
     raise TypeError(step)

@@ -396,30 +396,31 @@ class _Term:
     def _first_keys(self, body: Poly, own: Var, greatest: bool) -> tuple[Pipeline, ...]:
         """Pipelines whose greatest or least key is that of a body.
 
-        One that walks all keys with an entry, to add something at each that is never less than 0, ends at the
-        first where that is more. One that knows more of the keys than another has few of them.
+        One that walks all keys with an entry, or in a range, to add something at each that is never less than
+        0, ends at the first where that is more. One that knows more of the keys than another has few of them.
         """
         pipelines = self.lowering.poly(body, self.known, frozenset((own,)), gathering=True)
         walks = [_walk(pipeline, own) for pipeline in pipelines]
-        known = [None if at is None else _known_keys(p, at) for p, at in zip(pipelines, walks, strict=True)]
+        known = [None if loop is None else frozenset(loop.keys[at] for at in loop.known) for loop in walks]
         found = []
-        for pipeline, at, mine in zip(pipelines, walks, known, strict=True):
-            if at is not None and mine is not None and not any(k is not None and k < mine for k in known):
-                pipeline = self._ending(pipeline, at, own, greatest)
+        for pipeline, loop, mine in zip(pipelines, walks, known, strict=True):
+            if loop is not None and mine is not None:
+                fewer = any(other is not None and other < mine for other in known)
+                if loop.range is not None or not fewer:
+                    pipeline = self._ending(pipeline, loop, own, greatest)
             found.append(pipeline)
         return tuple(found)
 
-    def _ending(self, pipeline: Pipeline, at: int, own: Var, greatest: bool) -> Pipeline:
+    def _ending(self, pipeline: Pipeline, loop: Loop, own: Var, greatest: bool) -> Pipeline:
         """A pipeline that walks keys, in order and up to the first at which it adds more than 0."""
-        loop = pipeline.steps[at]
-        assert isinstance(loop, Loop)
+        at = pipeline.steps.index(loop)
         inside = Pipeline(pipeline.steps[at + 1 :], pipeline.values)
         if loop.value in set(variables((inside,))):
             inside = replace(inside, steps=(Lookup(loop.value, loop.map, loop.keys), *inside.steps))
         kind = self.lowering.type_of((inside,))
         if kind.kind is not Kind.INTEGER or kind.low < 0 or layout_of(kind) != "i":
             return pipeline
-        within = Range(loop.keys.index(own))
+        within = loop.range or Range(loop.keys.index(own))
         first = FirstKey(own, loop.map, loop.keys, within, greatest, (inside,))
         return Pipeline((*pipeline.steps[:at], first), ())
 
@@ -624,24 +625,18 @@ class _Term:
         self._append_loop(scratch, free, None)
 
 
-def _walk(pipeline: Pipeline, own: Var) -> int | None:
-    """Which step walks all entries that have known keys and `own`, the first loop; None where it does not.
+def _walk(pipeline: Pipeline, own: Var) -> Loop | None:
+    """The first loop where it is over all entries that have known keys and `own`, or over those in a range of
+    it; None where it is not.
 
-    Nor where nothing is asked of an entry: then they are as few as the keys that there are.
+    Nor where nothing is asked of entries in no range: then they are as few as the keys that there are.
     """
-    places = [at for at, step in enumerate(pipeline.steps) if isinstance(step, Loop)]
-    if not places or len(pipeline.steps) == places[0] + 1:
+    loop = next((step for step in pipeline.steps if isinstance(step, Loop)), None)
+    if loop is None or [key for at, key in enumerate(loop.keys) if at not in loop.known] != [own]:
         return None
-    loop = pipeline.steps[places[0]]
-    assert isinstance(loop, Loop)
-    free = [key for at, key in enumerate(loop.keys) if at not in loop.known]
-    return places[0] if loop.range is None and free == [own] else None
-
-
-def _known_keys(pipeline: Pipeline, at: int) -> frozenset[Scalar]:
-    loop = pipeline.steps[at]
-    assert isinstance(loop, Loop)
-    return frozenset(loop.keys[place] for place in loop.known)
+    if loop.range is None:
+        return None if loop is pipeline.steps[-1] else loop
+    return loop if loop.keys[loop.range.position] == own and not loop.range.of_one else None
 
 
 def _in_one_word(scalar: Scalar) -> Scalar:

@@ -24,6 +24,8 @@ CREATE STREAM t (symbol TEXT, ts TIMESTAMP NOT NULL, id BIGINT PRIMARY KEY,
                  price DECIMAL(9, 2) NOT NULL CHECK (price BETWEEN 0 AND 1000), volume INTEGER,
                  x DOUBLE, venue INTEGER NOT NULL, side TEXT NOT NULL, note TEXT);
 """
+# Rows of odd ids, for views of both.
+OTHERS = SCHEMA.replace("STREAM t ", "STREAM o ").replace("id BIGINT", "id INTEGER")
 # A TEXT decides between rows that the order leaves equal; none are, so that DuckDB has the same order.
 BY_TEXT = SCHEMA.replace("id BIGINT PRIMARY KEY", "id BIGINT NOT NULL").replace(
     "note TEXT", "note TEXT, PRIMARY KEY (side, id)"
@@ -34,7 +36,25 @@ _SO_FAR = f"{_W[:-1]} ROWS UNBOUNDED PRECEDING)"
 _ONWARDS = f"{_W[:-1]} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
 _ALL = f"{_W[:-1]} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
 
+_MERGED = (
+    "(SELECT symbol, ts, id, price AS p, 0 AS k FROM t UNION ALL SELECT symbol, ts, id, volume, 1 FROM o) u"
+)
+_BESIDE_MERGED = f"(SELECT symbol, k, LAG(k) {_W} AS before, p - LAG(p) {_W} AS d FROM {_MERGED}) m"
+_UNMARKED = _MERGED.replace(", 0 AS k", "").replace(", 1", "")
+
 VIEWS: Mapping[str, str] = {
+    "merged_moves": f"SELECT id, k, p - LAG(p) {_W} AS d FROM {_MERGED}",
+    "merged_counts": f"""SELECT symbol, COUNT(*) AS n FROM {_BESIDE_MERGED} WHERE k = 0 AND before = 1
+        GROUP BY symbol""",
+    "merged_squares": f"SELECT symbol, SUM(d * d) AS s, MAX(d) AS m FROM {_BESIDE_MERGED} GROUP BY symbol",
+    "merged_unmarked": f"""SELECT id, FIRST_VALUE(p) {_W} AS f, ROW_NUMBER() {_W} AS n, SUM(p) {_SO_FAR} AS s
+        FROM {_UNMARKED}""",
+    "merged_before": f"""SELECT t.id, u.p FROM t ASOF LEFT JOIN
+        {_UNMARKED.replace("id", "2 * id + 1 AS id", 1)} ON t.symbol = u.symbol AND 2 * t.id >= u.id""",
+    "merged_computed": """SELECT t.id, u.p FROM t ASOF LEFT JOIN
+        (SELECT symbol, 4 * id AS i, venue AS p FROM o UNION ALL
+        SELECT symbol, 4 * id + 1, volume FROM o WHERE side = 'buy') u
+        ON t.symbol = u.symbol AND 4 * t.id >= u.i""",
     "doubles_of_groups": f"""SELECT symbol, b, SUM(d) AS s, SUM(x / r) AS t, AVG(d * d) AS a FROM
         (SELECT symbol, id - id % 3 AS b, x, LAG(x + 2) {_W} AS r, x - LAG(x) {_W} AS d FROM t) m
         GROUP BY symbol, b""",
@@ -274,6 +294,7 @@ VIEWS: Mapping[str, str] = {
 
 # What else costs more: rows that join, groups and partitions of computed keys, chains of filtered rows.
 _LOGARITHMIC = (
+    *("merged_moves", "merged_counts", "merged_squares", "merged_unmarked"),
     *("moves", "by_one_column", "unpartitioned", "time_weighted", "nullable", "roll", "lambda", "two_back"),
     *("flow_imbalance", "both_sides", "groups", "buckets", "filtered", "shown", "computed_value", "starts"),
     *("texts", "ends_of_texts", "texts_of_groups", "by_text", "counted_by_text"),
@@ -329,7 +350,8 @@ def events(
 
 def text(name: str) -> str:
     """Declarations and the view."""
-    return f"{BY_TEXT if name.endswith('by_text') else SCHEMA} CREATE VIEW v AS {VIEWS[name]}"
+    others = OTHERS if name.startswith("merged") else ""
+    return f"{BY_TEXT if name.endswith('by_text') else SCHEMA}{others} CREATE VIEW v AS {VIEWS[name]}"
 
 
 def check(names: Sequence[str], seed: int, length: int, kinds: Sequence[RuntimeKind]) -> None:
@@ -342,9 +364,10 @@ def check(names: Sequence[str], seed: int, length: int, kinds: Sequence[RuntimeK
         done = []
         for event in events(random.Random(seed), length):
             for insert, values in event:
-                (oracle.insert if insert else oracle.delete)("t", values)
+                relation = "o" if name.startswith("merged") and int(values[2] or 0) % 2 else "t"
+                (oracle.insert if insert else oracle.delete)(relation, values)
                 for runtime in runtimes:
-                    runtime.change("t", insert, values)
+                    runtime.change(relation, insert, values)
             done.append(event)
             expected = oracle.rows("v")
             for runtime in runtimes:

@@ -99,6 +99,16 @@ _LATER_MEANS = (
     f"FROM {_BAR_MEANS} WINDOW w AS (PARTITION BY symbol ORDER BY bar)) e"
 )
 
+_BOTH = (
+    "(SELECT ts, {0} AS id, symbol, price AS p, 0 AS k FROM t WHERE side = 'buy' "
+    "UNION ALL SELECT ts, {1}, symbol, size, 1 FROM t WHERE price > 1) u"
+)
+_IDS = _BOTH.format("id", "id")
+_STEPS = (
+    "(SELECT symbol, k, p, LAG(k) OVER w AS before, p - LAG(p) OVER w AS d FROM {} "
+    "WINDOW w AS (PARTITION BY symbol ORDER BY {})) d"
+)
+
 _LEVELS = "(SELECT price, SUM(size) AS v FROM t GROUP BY price) g"
 _PARTS = "(SELECT price, size, SUM(size) OVER (ORDER BY price) AS up_to, SUM(size) OVER () AS whole FROM t) d"
 
@@ -478,6 +488,24 @@ FAMILIES: Mapping[str, Family] = {
             "SELECT a.id, (SELECT SUM(b.price) FROM t b WHERE b.size // 2 = a.size // 2 - 1) AS s FROM t a",
             "SELECT SUM(a.price) AS s FROM t a WHERE a.ts = (SELECT MIN(b.ts) FROM t b "
             "WHERE a.id // 4 = b.id // 4 AND a.symbol = b.symbol)",
+        ),
+    ),
+    "rows of two queries in one order": Family(
+        Cost.SLICE,
+        (
+            f"SELECT symbol, k, before, d FROM {_STEPS.format(_IDS, 'ts, k, id')}",
+            "SELECT symbol, MAX(r) AS m FROM (SELECT symbol, SUM(p) OVER (PARTITION BY symbol "
+            f"ORDER BY ts, k, id ROWS UNBOUNDED PRECEDING) AS r FROM {_IDS}) d GROUP BY symbol",
+        ),
+    ),
+    # A row of the one table is two rows of the order.
+    "sums beside rows of two queries in one order": Family(
+        Cost.PRODUCT,
+        (
+            f"SELECT symbol, COUNT(*) AS n FROM {_STEPS.format(_IDS, 'ts, k, id')} "
+            "WHERE k = 0 AND before = 1 GROUP BY symbol",
+            "SELECT symbol, SUM(d * d) AS v FROM "
+            f"{_STEPS.format(_BOTH.format('2 * id', '2 * id + 1'), 'ts, id')} GROUP BY symbol",
         ),
     ),
     "the greatest of a span of time": Family(

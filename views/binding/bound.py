@@ -6,11 +6,10 @@ cross joins have become sources plus conjuncts of `where`. Parameters have becom
 says in several ways is said here in one: EXISTS, IN, ANY and ALL are counts, DISTINCT is a GROUP BY,
 UNION, EXCEPT and INTERSECT are groups of a `UnionAll`, NOW() is the one row of `clock`.
 
-After the nodes: walks over bound expressions, and what the rows of a relation or query are limited to
-(how many there are, and what tells them apart).
+After the nodes: walks over bound expressions, and how many rows a relation or query has.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any, Union
@@ -448,129 +447,3 @@ def _joined(sources: Iterable[Source | OuterJoin]) -> int:
             left, right = _joined(source.left), _joined(source.right)
             product *= left * right + left + right
     return product
-
-
-def row_keys(rows: Relation | Select | UnionAll) -> tuple[frozenset[str], ...]:
-    """Sets of columns that no two rows have equal; an empty set says that there is one row at most.
-
-    NULL counts as equal to NULL.
-    """
-    if isinstance(rows, Relation):
-        key = frozenset(rows.primary_key)
-        return (key,) if key else ()
-    if isinstance(rows, UnionAll):
-        return ()
-    if rows.aggregated:
-        named = {o.expression: o.name for o in rows.outputs}
-        found = [[named.get(g) for g in rows.group_by]]
-    else:
-        columns = {(e.source, e.name): n for n, e in _plain_columns(rows)}
-        found = [[columns.get(c) for c in key] for key in _joined_keys(rows.sources, rows.where)]
-    return tuple(frozenset(n for n in key if n) for key in found if None not in key)
-
-
-def with_keys(select: Select) -> Select:
-    """The query with keys of its sources as further outputs, if they and nothing less tell rows apart."""
-    if select.aggregated or row_keys(select):
-        return select
-    keys = _joined_keys(select.sources, select.where)
-    if not keys:
-        return select
-    known = {(e.source, e.name) for _, e in _plain_columns(select)}
-    lacking = sorted(min(keys, key=len) - known)
-    columns = dict(_columns_of(select.sources)) if lacking else {}
-    added = (Output(f"{source}.{name}", columns[source, name]) for source, name in lacking)
-    return replace(select, outputs=(*select.outputs, *added))
-
-
-def _columns_of(
-    sources: Iterable[Source | OuterJoin], missing: bool = False
-) -> Iterator[tuple[tuple[str, str], ColumnRef]]:
-    """The columns of keys of sources, all of which may be `missing`, by source and name."""
-    for source in sources:
-        if isinstance(source, OuterJoin):
-            yield from _columns_of(source.left, missing or source.full)
-            yield from _columns_of(source.right, True)
-            continue
-        for name in frozenset[str]().union(*row_keys(source.relation)):
-            kind, nullable = _column_of(source.relation, name)
-            yield (source.id, name), ColumnRef(source.id, name, kind, nullable or missing)
-
-
-def _column_of(rows: Relation | Select | UnionAll, name: str) -> tuple[Type, bool]:
-    """Type of a column, and whether it may be NULL."""
-    if isinstance(rows, Relation):
-        column = rows.column(name)
-        assert column is not None
-        return column.type, column.nullable
-    expression = next(output.expression for output in rows.outputs if output.name == name)
-    return expression.type, expression.nullable
-
-
-def _plain_columns(query: Select) -> Iterator[tuple[str, ColumnRef]]:
-    for output in query.outputs:
-        if isinstance(output.expression, ColumnRef):
-            yield output.name, output.expression
-
-
-def _joined_keys(
-    sources: Sequence[Source | OuterJoin], where: Expression | None
-) -> list[frozenset[tuple[str, str]]]:
-    """Sets of (source, column): a key of every source, without what equalities say by those before it."""
-    keys: list[frozenset[tuple[str, str]]] = [frozenset()]
-    for place, source in enumerate(sources):
-        given = _following(where, sources[place:])
-        if isinstance(source, Source):
-            own = [frozenset((source.id, name) for name in key) for key in row_keys(source.relation)]
-        else:
-            follows = frozenset() if source.full else _following(source.on, source.right)
-            right = _joined_keys(source.right, None)
-            own = [a | (b - follows) for a in _joined_keys(source.left, None) for b in right]
-        keys = [a | (b - given) for a in keys for b in own]
-    return keys
-
-
-def _following(
-    condition: Expression | None, sources: Iterable[Source | OuterJoin]
-) -> frozenset[tuple[str, str]]:
-    """The columns of sources that are equal to what can be said without them where a condition holds."""
-    ids = frozenset(_ids(sources))
-    both = condition.args if isinstance(condition, Logical) and condition.op == "AND" else (condition,)
-    equal = [
-        (column, _references(value))
-        for c in both
-        if isinstance(c, Comparison) and c.op == "="
-        for column, value in ((c.left, c.right), (c.right, c.left))
-        if isinstance(column, ColumnRef) and column.source in ids
-    ]
-    found = frozenset[tuple[str, str]]()
-    while (
-        more := {
-            (column.source, column.name)
-            for column, read in equal
-            if all(source not in ids or (source, name) in found for source, name in read)
-        }
-        - found
-    ):
-        found |= more
-    return found
-
-
-def _ids(sources: Iterable[Source | OuterJoin]) -> Iterator[str]:
-    for source in sources:
-        if isinstance(source, Source):
-            yield source.id
-        else:
-            yield from _ids((*source.left, *source.right))
-
-
-def _references(value: Expression) -> set[tuple[str, str]]:
-    """The columns in an expression, at any depth."""
-    found: set[tuple[str, str]] = set()
-
-    def note(node: Any) -> None:
-        if isinstance(node, ColumnRef):
-            found.add((node.source, node.name))
-
-    rewritten(value, note)
-    return found

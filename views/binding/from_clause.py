@@ -26,14 +26,13 @@ from orderbook.views.binding.bound import (
     Select,
     Source,
     parts,
-    row_keys,
-    with_keys,
 )
 from orderbook.views.binding.constant_rows import constant_rows, rows_of_values
 from orderbook.views.binding.grouping import BoundQuery, Queries, RowLimits
 from orderbook.views.binding.nodes import MatchRecognize
 from orderbook.views.binding.parser import SqlText, position
 from orderbook.views.binding.pivots import pivoted
+from orderbook.views.binding.row_keys import row_keys, with_keys
 from orderbook.views.binding.row_patterns import bound_pattern, matches_of
 from orderbook.views.binding.scope import (
     FromItem,
@@ -255,14 +254,16 @@ def asof_conditions(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A column as rows are ordered by it; `presence`: whether it is there, None: both at once."""
+    """A column, by where it stands, as rows are ordered by it; `presence`: whether it is there, None: both at
+    once.
+    """
 
-    column: str
+    column: int
     presence: bool | None
 
     def value(self, item: FromItem) -> Expression:
         """Its value in the rows of an item."""
-        (found,) = (r for r in map(item.reference, item.columns) if r.name == self.column)
+        found = item.reference(item.columns[self.column])
         if self.presence:
             return case([(is_null(found), number(0))], number(1))
         ordered = with_order(found)
@@ -281,7 +282,7 @@ def _deciding(item: FromItem, match: _Match) -> list[_Place]:
     # Each comparison of what may be NULL doubles the terms, so that several are made of what is not.
     apart = sum(r.nullable for r in places) > 1
     return [
-        _Place(r.name, presence)
+        _Place(references.index(r), presence)
         for r in places
         for presence in ((True, False) if apart and r.nullable else (None,))
     ]
@@ -517,8 +518,11 @@ class JoinBinder:
             raise self.queries.text.error(refusal_text("ASOF JOIN of joins in parentheses", instead), join)
         made = join.this.find(exp.SetOperation, exp.Group, exp.Distinct)
         read = {table.name.lower() for table in join.this.find_all(exp.Table) if made is None}
-        if not self.scope.items[right.start].keys and read & self.queries.numberable:
-            # Numbered they are: which of those of one time is the latest is known then.
+        (rows,) = right.rows
+        if not self.scope.items[right.start].keys and (
+            self._could_have_keys(rows) or read & self.queries.numberable
+        ):
+            # With keys or numbers they are: which of those of one time is the latest is known then.
             raise self.queries.text.error("ASOF JOIN of rows that are not proved unique", join)
         using = self._using(join, left, right)
 
@@ -532,6 +536,11 @@ class JoinBinder:
         on = asof_conditions(self.queries.text, join, self.scope, bind, again)
         self._merge(using, left, right)
         return on
+
+    def _could_have_keys(self, rows: Source | OuterJoin) -> bool:
+        """Whether a derived table, bound without what tells its rows apart, can have it."""
+        query = rows.relation if isinstance(rows, Source) and not self.queries.keyed else None
+        return isinstance(query, Select) and bool(row_keys(with_keys(query)))
 
     def _filtered(self, part: Joined, node: exp.Expr) -> Joined:
         """The part as one derived table, so that its conditions hold before the rows meet others."""

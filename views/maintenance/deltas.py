@@ -275,7 +275,7 @@ def _closed(domain: Domain, term: Term, relation: Relation) -> Domain:
         growing = False
         for variable, scalar in _equalities(term):
             used = set(scalar_variables(scalar))
-            if variable not in closed and variable not in never and used and used <= set(closed):
+            if variable not in closed and variable not in never and used <= set(closed):
                 value = in_order(substitute_scalar(scalar, closed))
                 closed[variable] = _guarded(value, [closed[v] for v in used & known], relation)
                 growing = True

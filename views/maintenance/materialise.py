@@ -258,9 +258,11 @@ class Materialiser:
     def _term_apart(
         self, term: Term, bound: Bound, needed: Bound, apart: str | None, name: str, joined: bool
     ) -> Term:
+        term, computed = _with_columns_computed(term, bound, needed)
+        bound |= frozenset(f.var for f in computed)
         parts, outside = components_of(term, bound, needed, apart, joined)
         components, outside = _guarded(*self._with_values_compared(parts, outside, bound, needed))
-        factors: list[Factor] = []
+        factors: list[Factor] = [*computed]
         for component in components:
             beside = (f for c in components if c is not component for f in c)
             keys = _keys(component, (*outside, *beside), bound, needed)
@@ -572,6 +574,27 @@ def _keys(
             visible[variable] = None
     used = bound | needed | frozenset(v for f in outside for v in variable_set(f))
     return tuple(v for v in visible if v in used)
+
+
+def _with_columns_computed(term: Term, bound: Bound, needed: Bound) -> tuple[Term, list[Lift]]:
+    """The term with a variable for each column that equals what is computed of known values, and these.
+
+    A map of such rows is read at what is computed; by the values themselves no change of a row would find it.
+    """
+    taken = bound | needed | variable_set(term)
+    arguments = [a for f in term if isinstance(f, Rel) for a in f.args if isinstance(a, Apply)]
+    computed: dict[Scalar, Var] = {}
+    for argument in dict.fromkeys(arguments):
+        if variable_set(Val(argument)) <= bound:
+            computed[argument] = apart_from((_COMPUTED,), taken)[_COMPUTED]
+            taken |= {computed[argument]}
+    if not computed:
+        return term, []
+    rows = (Rel(f.name, tuple(computed.get(a, a) for a in f.args)) if isinstance(f, Rel) else f for f in term)
+    return tuple(rows), [Lift(variable, product(Val(value))) for value, variable in computed.items()]
+
+
+_COMPUTED = Var("computed")
 
 
 def _given(scalar: Scalar, local: Bound) -> bool:

@@ -301,12 +301,13 @@ def columns_of(rows: Rel, term: Term, row: Sequence[Var]) -> dict[Var, Scalar]:
 
 def lifted_scalar(lift: Lift) -> Scalar | None:
     """What a lift computes of values alone; None where it sums rows."""
-    if len(lift.body.terms) != 1 or not lift.body.terms[0]:
+    if len(lift.body.terms) != 1:
+        return None if lift.body.terms else Const(0)
+    (term,) = lift.body.terms
+    scalars = [f.scalar for f in term if isinstance(f, Val)]
+    if len(scalars) < len(term):
         return None
-    scalars = [f.scalar for f in lift.body.terms[0] if isinstance(f, Val)]
-    if len(scalars) < len(lift.body.terms[0]):
-        return None
-    return reduce(lambda a, b: Apply("*", (a, b)), scalars)
+    return reduce(lambda a, b: Apply("*", (a, b)), scalars) if scalars else Const(1)
 
 
 def _in_one_order(one: Neighbour, other: Neighbour, visible: frozenset[Var]) -> bool:
