@@ -74,6 +74,14 @@ SELECT a, t + n AS u FROM r, LATERAL (SELECT COALESCE(SUM(c), 0) AS t FROM s WHE
 -- lateral_summed
 SELECT r.b, SUM(x.n) AS t, COUNT(*) AS c FROM r
     JOIN LATERAL (SELECT COUNT(*) AS n FROM s WHERE s.b = r.b) x ON x.n > 0 GROUP BY r.b
+-- lateral_of_the_first_row
+SELECT r.a, r.b, x.c, x.d FROM r, LATERAL (SELECT c, d FROM s WHERE s.b = r.b ORDER BY c DESC LIMIT 1) x
+-- lateral_of_the_first_row_joined_left
+SELECT r.a, x.d + x.p AS e FROM r LEFT JOIN LATERAL (SELECT d, c * 2 AS p FROM s WHERE s.b <= r.b
+    ORDER BY p, d DESC LIMIT 1) AS x ON TRUE
+-- lateral_of_first_rows_summed
+SELECT r.b, SUM(x.c) AS t, COUNT(*) AS n FROM r JOIN LATERAL (SELECT s.c FROM s WHERE s.b = r.b AND s.d > 0
+    ORDER BY s.d, s.c LIMIT 1) x ON x.c > 0 GROUP BY r.b
 -- any_values
 SELECT b, ANY_VALUE(b + 1) AS x FROM r GROUP BY b
 -- lengths_of_time

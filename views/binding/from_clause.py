@@ -440,13 +440,16 @@ class JoinBinder:
             name = identifier(given, text)
             if name in stored:
                 raise text.error(f"column {name} stands twice in LATERAL", projection)
-            alone = query.copy()
+            alone = _decided(query)
             alone.set("expressions", [projection.copy()])
             value = self.queries.expressions.value(exp.Subquery(this=alone), self.scope)
             stored[name] = f"{id}_{name}"
             outputs[stored[name]] = Output(stored[name], value)
             columns.append(Column(name, value.type, value.nullable))
-        rows = Select(left.rows, logical("AND", left.conditions) if left.conditions else None, (),
+        conditions = list(left.conditions)
+        if not side and query.args.get("limit"):
+            conditions.append(self.queries.expressions.condition(_is_there(query), self.scope))
+        rows = Select(left.rows, logical("AND", conditions) if conditions else None, (),
                       tuple(outputs.values()), False)  # fmt: skip
         for index, item in self._seen_in(left, id):
             self.scope.items[index] = item
@@ -632,14 +635,51 @@ def _moved_name(item: FromItem, column: Column) -> str:
 
 
 def _one_row(text: SqlText, lateral: exp.Lateral) -> exp.Select:
-    """The query of a LATERAL that is an aggregate without groups; raises SqlError for another one."""
+    """The query of a LATERAL that is an aggregate without groups, or the first row of an order; raises
+    SqlError for another one.
+    """
     query = lateral.this.unnest() if isinstance(lateral.this, exp.Subquery) else lateral.this
-    more = ("group", "having", "qualify", "distinct", "limit", "offset", "order", "with_", "windows")
-    plain = isinstance(query, exp.Select) and not any(query.args.get(k) for k in more)
-    if isinstance(query, exp.Select) and plain and aggregates_rows(query):
-        return query
-    instead = "join a derived table on its columns, or with ASOF JOIN for the latest row"
-    raise text.error(refusal_text("LATERAL of a query that is no aggregate of one row", instead), lateral)
+    more = ("group", "having", "qualify", "distinct", "offset", "with_", "windows")
+    if isinstance(query, exp.Select) and not any(query.args.get(k) for k in more):
+        limit, order = query.args.get("limit"), query.args.get("order")
+        first = limit is not None and order is not None and limit.expression == exp.Literal.number(1)
+        if aggregates_rows(query) != first and first == bool(limit or order):
+            return query
+    instead = (
+        "join a derived table on its columns, of first rows by QUALIFY ROW_NUMBER() OVER (PARTITION BY ... "
+        "ORDER BY ...) <= n, or with ASOF JOIN for the latest row"
+    )
+    name = "LATERAL of a query that is no aggregate of one row and no first row"
+    raise text.error(refusal_text(name, instead), lateral)
+
+
+def _decided(query: exp.Select) -> exp.Select:
+    """The query with an order in which rows that are equal in it are equal in all outputs, too.
+
+    So that the outputs of the first row are those of one row, each by itself. What the order says of outputs
+    by their names or places is said of what these are.
+    """
+    decided = query.copy()
+    if (order := decided.args.get("order")) is None:
+        return decided
+    shown = [projection.unalias() for projection in query.expressions]
+    named = {p.alias.lower(): s for p, s in zip(query.expressions, shown, strict=True) if p.alias}
+    named |= {str(place): s for place, s in enumerate(shown, 1)}
+    for item in order.expressions:
+        by = item.this
+        is_named = by.is_int if isinstance(by, exp.Literal) else isinstance(by, exp.Column) and not by.table
+        if is_named and by.name.lower() in named:
+            item.set("this", named[by.name.lower()].copy())
+    order.set("expressions", [*order.expressions, *(exp.Ordered(this=s.copy()) for s in shown)])
+    return decided
+
+
+def _is_there(query: exp.Select) -> exp.Exists:
+    """Whether the query has a row."""
+    rows = query.copy()
+    rows.set("order", None)
+    rows.set("limit", None)
+    return exp.Exists(this=rows)
 
 
 def _product(parts: Sequence[Joined], conditions: Sequence[Expression] = ()) -> Joined:
