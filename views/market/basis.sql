@@ -1,7 +1,7 @@
 -- What a future costs more than spot: the mid of the one over that of the other, in basis points, and what buying the one and
 -- selling the other at once would earn a unit before fees.
 -- Source: J. Hull, "Options, futures, and other derivatives", chapter 5; Binance's premium index.
--- Cost: O(n), 96 ns an event.
+-- Cost: O(log n), 96 ns an event.
 CREATE PARAMETER spot_venue DEFAULT 'binance'; -- where it trades for delivery
 CREATE PARAMETER spot_symbol DEFAULT 'BTC-USDT'; -- what it is there
 CREATE PARAMETER futures_venue DEFAULT 'binance_futures'; -- where its future trades
