@@ -226,22 +226,25 @@ class _Term:
 
     def _equal_keys(self) -> bool:
         """A key that is equal to what is known is that, for which no order has to be kept."""
-        keys = {k for read in self._pending_reads() for k in read.keys} - self.known
+        keys = {
+            key: kind
+            for read in self._pending_reads()
+            for key, kind in zip(read.keys, self.lowering.keys[read.name], strict=True)
+            if key not in self.known
+        }
         for factor in self.pending:
             if not isinstance(factor, Cmp) or factor.op != "=" or calls(factor):
                 continue
             for key, scalar in ((factor.left, factor.right), (factor.right, factor.left)):
-                if key in keys and variable_set(Val(scalar)) <= self.known and self._is_word(key, scalar):
+                if key not in keys or not variable_set(Val(scalar)) <= self.known:
+                    continue
+                kinds = keys[key], scalar_type(scalar, self.lowering.types)
+                if all(map(_is_word, kinds)):
                     assert isinstance(key, Var)
                     self._take(factor)
                     self._bind(key, self._aggregate(Poly(((Val(scalar),),))))
                     return True
         return False
-
-    def _is_word(self, key: Scalar, scalar: Scalar) -> bool:
-        """Whether what a key is equal to has one word, as a double, which may be 0 or -0, has not."""
-        kinds = [scalar_type(s, self.lowering.types) for s in (key, scalar)]
-        return all(kind.kind is Kind.TEXT or (kind.exact and layout_of(kind) == "i") for kind in kinds)
 
     def _bounds_of_parts(self) -> bool:
         """What bounds a sum bounds what is known of it: where that is too much, nothing is walked."""
@@ -637,6 +640,11 @@ def _walk(pipeline: Pipeline, own: Var) -> Loop | None:
     if loop.range is None:
         return None if loop is pipeline.steps[-1] else loop
     return loop if loop.keys[loop.range.position] == own and not loop.range.of_one else None
+
+
+def _is_word(kind: Type) -> bool:
+    """Whether equal values are one word, as doubles, which may be 0 or -0, are not."""
+    return kind.kind is Kind.TEXT or (kind.exact and layout_of(kind) == "i")
 
 
 def _in_one_word(scalar: Scalar) -> Scalar:
