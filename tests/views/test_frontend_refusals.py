@@ -14,7 +14,7 @@ NOT_SUPPORTED = [
     ("¦WITH RECURSIVE r AS (SELECT 1) SELECT * FROM r", "WITH RECURSIVE"),
     (
         "SELECT 1 FROM bids b, ¦LATERAL (SELECT 1) x",
-        "LATERAL of a query that is no aggregate of one row",
+        "LATERAL of a query that is no aggregate of one row and no first row",
     ),
     (
         "SELECT 1 FROM bids b ¦LEFT JOIN LATERAL (SELECT COUNT(*) AS n FROM asks) x ON b.id = x.n",
