@@ -452,6 +452,7 @@ class QueryPool:
         self._idle: list[QueryProcess] = []
         self._all: set[QueryProcess] = set()
         self._ending: set[asyncio.Future[str]] = set()
+        self._returning: set[asyncio.Future[None]] = set()
         # What queries read of this program, whoever asks.
         self._program: CompiledProgram | None = None
         self._reads: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -531,12 +532,19 @@ class QueryPool:
             how = await self._ended(process)
             raise DataError(f"the process of the query {how}; another is started, ask for less") from None
         finally:
-            work.cancel()
-            if process.asked:
-                # Others have the process once it has stopped.
-                await process.stop()
-            await asyncio.gather(work, return_exceptions=True)
-            self._back(process)
+            # Whoever is cancelled again meanwhile leaves the process to others all the same.
+            returning = asyncio.ensure_future(self._given_back(process, work))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
+            await asyncio.shield(returning)
+
+    async def _given_back(self, process: QueryProcess, work: asyncio.Future[bytes]) -> None:
+        work.cancel()
+        if process.asked:
+            # Others have the process once it has stopped.
+            await process.stop()
+        await asyncio.gather(work, return_exceptions=True)
+        self._back(process)
 
     async def _answered(self, process: QueryProcess, client: int, asked: Asked) -> bytes:
         start, program = time.monotonic(), self._engine.program

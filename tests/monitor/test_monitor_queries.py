@@ -141,7 +141,7 @@ def test_a_short_query_of_another_client_waits_for_no_long_one() -> None:
     asyncio.run(go())
 
 
-@pytest.mark.parametrize("how", ["cancel", "leave", "end"])
+@pytest.mark.parametrize("how", ["cancel", "cancel twice", "leave", "end"])
 def test_a_query_ends_with_who_asks_it(how: str) -> None:
     async def go() -> None:
         async with running(queries=QueryOptions(time_limit="600s")) as run, client(run) as two:
@@ -152,6 +152,12 @@ def test_a_query_ends_with_who_asks_it(how: str) -> None:
                     assert "no request 5" in (await one.ask(id=3, op="cancel", request=5))["error"]
                     assert (await one.ask(id=2, op="cancel", request=1))["type"] == "done"
                     assert "cancelled" in (await one.take(id=1))["error"]
+                if how == "cancel twice":
+                    task = next(iter(run.monitor._operations._cancellable.values()))
+                    task.cancel()
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
+                    task.cancel()
                 if how == "end":
                     pids, start = pool(run).pids, time.monotonic()
             if how != "end":
