@@ -21,7 +21,7 @@ from orderbook.views.binding.bound import (
 )
 from orderbook.views.binding.set_operations import one_column
 from orderbook.views.binding.typed_nodes import at_scale, number, zero_of
-from orderbook.views.types import Relation, Type
+from orderbook.views.types import Kind, Relation, Type
 
 
 def row_keys(rows: Relation | Select | UnionAll) -> tuple[frozenset[str], ...]:
@@ -44,24 +44,25 @@ def row_keys(rows: Relation | Select | UnionAll) -> tuple[frozenset[str], ...]:
 
 
 def _united_keys(rows: UnionAll) -> tuple[frozenset[str], ...]:
-    """The key of a union whose branches a constant tells apart: that column, with a key of each branch."""
+    """The keys of a union whose branches a constant tells apart: each such column, with a key of each branch.
+
+    None by texts alone, whose order takes several places where one by number takes one; numbers come first.
+    """
     keys = [row_keys(branch) for branch in rows.branches]
-    mark = next((name for name, told in zip(_names(rows), _constants(rows), strict=True) if told), None)
-    if mark is None or not all(keys):
+    marks = sorted(_marks(rows), key=lambda mark: mark.expression.type.kind is Kind.TEXT)
+    if not marks or marks[0].expression.type.kind is Kind.TEXT or not all(keys):
         return ()
     # Columns are named as in the first branch.
-    return (frozenset({mark}).union(*(min(own, key=len) for own in keys)),)
+    together = frozenset[str]().union(*(min(own, key=len) for own in keys))
+    return tuple(together | {mark.name} for mark in marks)
 
 
-def _names(rows: UnionAll) -> list[str]:
-    return [output.name for output in rows.outputs]
-
-
-def _constants(rows: UnionAll) -> Iterator[bool]:
-    """Of each column, whether it is another constant in every branch."""
+def _marks(rows: UnionAll) -> Iterator[Output]:
+    """The columns that are another constant in every branch."""
     for column in zip(*(branch.outputs for branch in rows.branches), strict=True):
         values = [o.expression.value for o in column if isinstance(o.expression, Literal)]
-        yield len(values) == len(column) == len(set(values)) and None not in values
+        if len(values) == len(column) == len(set(values)) and None not in values:
+            yield column[0]
 
 
 def with_keys(select: Select) -> Select:
@@ -92,9 +93,11 @@ def _told_apart(source: Source | OuterJoin) -> Source | OuterJoin:
     if not all(map(row_keys, branches)):
         return source
     marks: list[Expression] = [number(place) for place in range(len(branches))]
+    named = {"branch": marks}
+    named |= {f"key_{place}": values for place, values in enumerate(_further(branches, shown), 1)}
     columns = [
-        one_column("UNION", [Output(f"{source.id}.{count}", value) for value in values])
-        for count, values in enumerate((marks, *_further(branches, shown)))
+        one_column("UNION", [Output(f"{source.id}.{name}", value) for value in values])
+        for name, values in named.items()
     ]
     extended = (
         replace(branch, outputs=(*branch.outputs[:shown], *(column[place] for column in columns)))
