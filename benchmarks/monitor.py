@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -206,12 +206,17 @@ class Run:
         return taken
 
 
-def main(pairs: int = 20, events: int = 1_500_000, clients: int = 10, seed: int = 1) -> None:
-    """Measure, and print both tables."""
+def engine_alone() -> AbstractContextManager[object]:
+    """Leaves a processor to the engine's thread alone where that can be had, and prints which."""
     core = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     why = unavailable(core)
     CONSOLE.print(f"the engine's thread alone has processor {core}" if why is None else why)
-    with alone_on(core) if why is None else nullcontext():
+    return alone_on(core) if why is None else nullcontext()
+
+
+def main(pairs: int = 20, events: int = 1_500_000, clients: int = 10, seed: int = 1) -> None:
+    """Measure, and print both tables."""
+    with engine_alone():
         asyncio.run(_main(pairs, max(1, events // _BATCH), clients, seed))
 
 

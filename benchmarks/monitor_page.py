@@ -9,13 +9,11 @@ were on another machine. Chromium is as in `make test-browser`.
 
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -23,11 +21,10 @@ import numpy as np
 import typer
 
 from orderbook.commands.common import configured
-from orderbook.core.processors import alone_on, unavailable
 from orderbook.market.synthetic_flow import generate, synthetic_instruments
 
-from .measure import CONSOLE, table
-from .monitor import Run, by_turns, process, ready
+from .measure import table
+from .monitor import Run, by_turns, engine_alone, process, ready
 
 _PAIRS, _LEVELS, _BATCH = 24, 200, 4096
 _VIEWS = ("sobi", "depth")
@@ -39,10 +36,7 @@ _LOOKS_A_SECOND = 10
 
 def main(pairs: int = 20, events: int = 800_000, reloads: int = 7, seed: int = 1) -> None:
     """Measure, and print what was found."""
-    core = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-    why = unavailable(core)
-    CONSOLE.print(f"the engine's thread alone has processor {core}" if why is None else why)
-    with alone_on(core) if why is None else nullcontext():
+    with engine_alone():
         asyncio.run(_main(pairs, max(1, events // _BATCH), reloads, seed))
 
 

@@ -404,12 +404,12 @@ class _Term:
         """
         pipelines = self.lowering.poly(body, self.known, frozenset((own,)), gathering=True)
         walks = [_walk(pipeline, own) for pipeline in pipelines]
-        known = [None if loop is None else frozenset(loop.keys[at] for at in loop.known) for loop in walks]
+        known = [frozenset(loop.keys[at] for at in loop.known) for loop in walks if loop is not None]
         found = []
-        for pipeline, loop, mine in zip(pipelines, walks, known, strict=True):
-            if loop is not None and mine is not None:
-                fewer = any(other is not None and other < mine for other in known)
-                if loop.range is not None or not fewer:
+        for pipeline, loop in zip(pipelines, walks, strict=True):
+            if loop is not None:
+                mine = frozenset(loop.keys[at] for at in loop.known)
+                if loop.range is not None or not any(other < mine for other in known):
                     pipeline = self._ending(pipeline, loop, own, greatest)
             found.append(pipeline)
         return tuple(found)
